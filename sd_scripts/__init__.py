@@ -1,0 +1,1 @@
+"""Trainers for image diffusion models: option schema, models, adapters, data, training."""

@@ -1,0 +1,138 @@
+"""What the rest of the program knows about a model: the `Architecture` interface and the small types it speaks in."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, ClassVar
+
+if TYPE_CHECKING:  # the GUI and the checks read this module's names without torch
+    import torch
+    from PIL import Image
+    from torch import Tensor, nn
+
+    from sd_scripts.models.noise_schedule import NoiseSchedule
+
+
+@dataclass(frozen=True)
+class LatentSpec:
+    """How pictures become latents: `latents = (vae_sample - shift) * scale`, of shape (channels, h/downscale, w/downscale)."""
+
+    channels: int
+    downscale: int
+    scale: float
+    shift: float = 0.0
+
+
+@dataclass(frozen=True)
+class Tokens:
+    """Token ids of a batch of captions, one tensor (b, chunks, length) of int64 per text encoder; made in loader workers."""
+
+    ids: tuple[Tensor, ...]
+
+
+@dataclass(frozen=True)
+class Text:
+    """Encoded captions: `hidden` (b, n, d) and what an architecture needs besides."""
+
+    hidden: Tensor
+    pooled: Tensor | None = None  # (b, d)
+    mask: Tensor | None = None  # (b, n), True where there is text
+
+
+@dataclass(frozen=True)
+class AdapterTarget:
+    """One weight an adapter can train, under the name that LoRA files of the field use for it.
+
+    `modules` are the parts, in row order, of what is one layer in the original model (one for most, several for a fused qkv).
+    """
+
+    name: str  # lora_unet_down_blocks_0_attentions_0_proj_in
+    part: str  # "unet" or "te1", "te2", …: what learning rates and "train only" options refer to
+    modules: tuple[nn.Module, ...]
+    is_conv3x3: bool = False  # trained only when conv_dim is set
+
+
+class Architecture(ABC):
+    """A loaded model family member: its networks, and the questions that only it can answer.
+
+    Networks are plain modules of diffusers/transformers. All tensors are on `device`/dtype of the module they enter.
+    """
+
+    name: ClassVar[str]  # "sd1", "sd2"
+    divisor: ClassVar[int]  # picture sides must be multiples of this many px
+
+    denoiser: nn.Module
+    vae: nn.Module
+    text_encoders: tuple[nn.Module, ...]  # in the order of part names te1, te2, …
+    latent: LatentSpec
+    schedule: NoiseSchedule  # alphas_cumprod or sigmas; add_noise, target, snr
+
+    @abstractmethod
+    def tokenize(self, captions: Sequence[str]) -> Tokens:
+        """Token ids on the CPU. Must work in a spawned worker through `tokenizer` alone."""
+
+    @property
+    @abstractmethod
+    def tokenizer(self) -> Tokenizer:
+        """The picklable part of `tokenize`, for loader workers."""
+
+    @abstractmethod
+    def encode_text(self, tokens: Tokens) -> Text:
+        """Run the text encoder(s); keeps gradients when they are enabled."""
+
+    @abstractmethod
+    def encode_image(self, pixels: Tensor, generator: torch.Generator | None = None) -> Tensor:
+        """Latents (b, c, h/8, w/8), scaled and shifted as the denoiser wants them, from pixels (b, 3, h, w) in -1…1."""
+
+    @abstractmethod
+    def decode_latents(self, latents: Tensor) -> Tensor:
+        """Pixels (b, 3, h, w) in -1…1, float32."""
+
+    @abstractmethod
+    def predict(self, noisy: Tensor, timesteps: Tensor, text: Text) -> Tensor:
+        """The denoiser's output for noisy latents at integer timesteps (b,), in the schedule's prediction type."""
+
+    @abstractmethod
+    def adapter_targets(self) -> Iterator[AdapterTarget]:
+        """Every weight that adapters may train, in the order in which LoRA files list them; 3x3 convolutions included."""
+
+    @abstractmethod
+    def sample(
+        self,
+        prompt: str,
+        negative_prompt: str = "",
+        *,
+        width: int,
+        height: int,
+        steps: int,
+        scale: float,
+        seed: int,
+        sampler: str = "ddim",
+    ) -> Image.Image:
+        """One picture, made with the networks as they are now (adapters attached act). The seed alone decides the noise."""
+
+    @abstractmethod
+    def save(self, path: Path, dtype: torch.dtype | None, metadata: Mapping[str, str]) -> None:
+        """Write the whole model in the field's single-file layout (`.safetensors`/`.ckpt`) or, for a folder path, as diffusers.
+
+        Written under a temporary name and renamed. `dtype` None keeps each tensor's.
+        """
+
+
+class Tokenizer(ABC):
+    """Captions to `Tokens`; holds no torch module, so it pickles cheaply into workers."""
+
+    @abstractmethod
+    def __call__(self, captions: Sequence[str]) -> Tokens: ...
+
+    @abstractmethod
+    def count(self, caption: str) -> int:
+        """Tokens of the caption without start and end marks: for reports of captions that are too long."""
+
+    @property
+    @abstractmethod
+    def limit(self) -> int:
+        """Tokens of a caption that are used; what lies beyond is cut."""
