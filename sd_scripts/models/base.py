@@ -52,7 +52,8 @@ class AdapterTarget:
     name: str  # lora_unet_down_blocks_0_attentions_0_proj_in
     part: str  # "unet" or "te1", "te2", …: what learning rates and "train only" options refer to
     modules: tuple[nn.Module, ...]
-    is_conv3x3: bool = False  # trained only when conv_dim is set
+    is_conv3x3: bool = False  # takes conv_dim as its rank
+    needs_conv_dim: bool = False  # in a resnet or a sampler (1x1 and linear ones too): trained only when conv_dim is set
 
 
 class Architecture(ABC):
