@@ -1,0 +1,188 @@
+"""How an option is declared, and how its declaration is read back.
+
+    class Saving(Options):
+        title: ClassVar[str] = "Saving"
+        save_every_n_epochs: int | None = option(None, ge=1, help="Write the weights after every so many epochs.")
+
+A recipe (architecture x method) inherits the groups it uses, so that `cfg.save_every_n_epochs` is all a reader needs, while a
+function that only saves takes a `Saving`.
+"""
+
+from __future__ import annotations
+
+import shlex
+import types
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any, ClassVar, Literal, Union, get_args, get_origin
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+OptionLevel = Literal["essential", "common", "expert"]
+PathKind = Literal["file", "folder", "model", "output_folder"]
+
+
+def option(
+    default: Any,
+    *,
+    help: str,
+    label: str | None = None,
+    level: OptionLevel = "common",
+    unit: str | None = None,
+    path: PathKind | None = None,
+    suggestions: tuple[str, ...] = (),
+    secret: bool = False,
+    ge: float | None = None,
+    gt: float | None = None,
+    le: float | None = None,
+    lt: float | None = None,
+) -> Any:
+    """Declare an option.
+
+    Args:
+        default: value when nothing is given; None means unset.
+        help: one or two plain sentences; says what the value costs or needs where that is known.
+        label: name in the GUI; made from the option's name when unset.
+        level: how soon a user meets it.
+        unit: "px", "steps", …, shown beside the field.
+        path: what the text names on disk, if it does.
+        suggestions: values offered for a text that may also be something else.
+        secret: never written to files or logs.
+    """
+    extra = {
+        "label": label,
+        "level": level,
+        "unit": unit,
+        "path": path,
+        "suggestions": list(suggestions),
+        "secret": secret,
+    }
+    return Field(default, description=help, json_schema_extra=extra, ge=ge, gt=gt, le=le, lt=lt)
+
+
+class Options(BaseModel):
+    """A group of options. Immutable; unknown names are refused."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", validate_default=False, allow_inf_nan=False)
+    title: ClassVar[str] = ""  # of the section; groups have one, recipes none
+    order: ClassVar[int] = 0  # of the section on a page
+
+    @model_validator(mode="before")
+    @classmethod
+    def _unset_blanks_and_split_lists(cls, values: Any) -> Any:
+        """Only empty is unset: "", null and blank text fall back to the default; zero is a value. A text for a list is split."""
+        if not isinstance(values, Mapping):
+            return values
+        kept = {}
+        for name, value in values.items():
+            spec = specs(cls).get(name)
+            if value is None or (isinstance(value, str) and not value.strip()):
+                if spec is None:
+                    kept[name] = value
+                elif spec.default is not None and spec.nullable:
+                    kept[name] = None if value is None else spec.default
+            elif spec is not None and spec.is_list and not isinstance(value, (list, tuple)):
+                kept[name] = shlex.split(value) if isinstance(value, str) else [value]
+            else:
+                kept[name] = value
+        return kept
+
+
+@dataclass(frozen=True)
+class OptionSpec:
+    """An option as its readers need it: command line, TOML, form, documentation."""
+
+    name: str
+    group: str
+    type: type  # bool, int, float, str; of the items where is_list
+    default: Any
+    help: str
+    label: str
+    level: OptionLevel
+    choices: tuple[Any, ...] = ()  # the only legal values, if listed
+    suggestions: tuple[str, ...] = ()
+    words: tuple[str, ...] = ()  # texts that a number option takes besides numbers ("auto")
+    is_list: bool = False
+    nullable: bool = False
+    unit: str | None = None
+    path: PathKind | None = None
+    secret: bool = False
+    minimum: float | None = None
+    maximum: float | None = None
+    exclusive_minimum: float | None = None
+    exclusive_maximum: float | None = None
+
+    @property
+    def is_flag(self) -> bool:
+        return self.type is bool
+
+
+@lru_cache
+def specs(model: type[Options]) -> dict[str, OptionSpec]:
+    """Every option of a group or recipe by name, group by group in declared order."""
+    found: dict[str, OptionSpec] = {}
+    for group in groups(model):
+        for name in group.model_fields:
+            if (
+                name not in found
+            ):  # a method may redeclare an option with a default of its own; it keeps its first section
+                found[name] = _spec(name, group, model)
+    return found
+
+
+def groups(model: type[Options]) -> tuple[type[Options], ...]:
+    """The groups of a recipe in the order of their sections; a group is its own only one."""
+    found = [
+        base
+        for base in model.__mro__
+        if isinstance(base, type) and issubclass(base, Options) and "title" in vars(base) and base.title
+    ]
+    return tuple(sorted(found, key=lambda group: group.order))
+
+
+def _spec(name: str, group: type[Options], model: type[Options]) -> OptionSpec:
+    info = model.model_fields[name]
+    extra = info.json_schema_extra or group.model_fields[name].json_schema_extra
+    shape = _read_type(info.annotation)
+    limits = {
+        kind: getattr(item, kind)
+        for item in info.metadata
+        for kind in ("ge", "le", "gt", "lt")
+        if getattr(item, kind, None) is not None
+    }
+    return OptionSpec(
+        name=name,
+        group=group.title,
+        default=info.default,
+        help=info.description or group.model_fields[name].description or "",
+        label=extra["label"] or name.replace("_", " ").capitalize(),
+        level=extra["level"],
+        suggestions=tuple(extra["suggestions"]),
+        unit=extra["unit"],
+        path=extra["path"],
+        secret=extra["secret"],
+        minimum=limits.get("ge"),
+        maximum=limits.get("le"),
+        exclusive_minimum=limits.get("gt"),
+        exclusive_maximum=limits.get("lt"),
+        **shape,
+    )
+
+
+def _read_type(annotation: Any) -> dict[str, Any]:
+    """What an annotation such as `int | None`, `list[str]`, `Literal[...]` or `int | Literal["auto"]` says."""
+    members = list(get_args(annotation)) if get_origin(annotation) in (Union, types.UnionType) else [annotation]
+    shape: dict[str, Any] = {"nullable": type(None) in members}
+    members = [m for m in members if m is not type(None)]
+    if len(members) == 1 and get_origin(members[0]) is list:
+        (item,) = get_args(members[0])
+        return shape | {"is_list": True, "type": item}
+    literals = [m for m in members if get_origin(m) is Literal]
+    plain = [m for m in members if get_origin(m) is not Literal]
+    if not plain:
+        choices = tuple(value for literal in literals for value in get_args(literal))
+        return shape | {"choices": choices, "type": type(choices[0])}
+    words = tuple(value for literal in literals for value in get_args(literal))
+    kind = float if float in plain else plain[0]
+    return shape | {"type": kind, "words": words}
