@@ -1,0 +1,93 @@
+"""Values from a file, a command line or a form become a validated, immutable options object, or readable problems."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable, Mapping
+from typing import Any, TypeVar
+
+from pydantic import ValidationError
+
+from sd_scripts.options.problems import CheckFailed, Problem, error
+from sd_scripts.options.schema import Options, OptionSpec, specs
+
+O = TypeVar("O", bound=Options)  # noqa: E741 - the options class that goes in comes out
+
+
+def build(model: type[O], values: Mapping[str, Any], origin: str = "") -> O:
+    """The options object for these values.
+
+    Args:
+        origin: where they come from, named in errors ("in settings.toml").
+
+    Raises:
+        CheckFailed: unknown names (with the nearest known one), wrong types, values out of range: all of them at once.
+    """
+    options, problems = try_build(model, values, origin)
+    if options is None:
+        raise CheckFailed(problems)
+    return options
+
+
+def try_build(model: type[O], values: Mapping[str, Any], origin: str = "") -> tuple[O | None, list[Problem]]:
+    """As `build`, with the problems returned."""
+    known = specs(model)
+    where = f" {origin}" if origin else ""
+    problems = [unknown_name(name, known, where) for name in values if name not in known]
+    try:
+        options = model(**{name: value for name, value in values.items() if name in known})
+    except ValidationError as failure:
+        problems += _readable(failure, known, where)
+        options = None
+    return (None, problems) if problems else (options, [])
+
+
+def unknown_name(name: str, known: Iterable[str], where: str = "") -> Problem:
+    nearest = difflib.get_close_matches(name, list(known), n=1, cutoff=0.6)
+    remedy = f"did you mean {nearest[0]}?" if nearest else "remove it, or see docs/options.md for the known names"
+    return error(name, f"unknown option{where}", remedy)
+
+
+def _readable(failure: ValidationError, known: Mapping[str, OptionSpec], where: str) -> list[Problem]:
+    """One problem per option: a value tried against several types gives several findings, of which the first says enough."""
+    found: dict[str, Problem] = {}
+    for finding in failure.errors():
+        name = str(finding["loc"][0]) if finding["loc"] else ""
+        if name in found:
+            continue
+        spec = known.get(name)
+        value = finding.get("input")
+        message = f"{value!r} is not {expected(spec)}{where}" if spec else finding["msg"]
+        found[name] = error(name or None, message, _nearest_choice(spec, value))
+    return list(found.values())
+
+
+def expected(spec: OptionSpec) -> str:
+    """What an option takes, in words: "one of a, b", "a whole number of at least 1"."""
+    if spec.choices:
+        return "one of " + ", ".join(str(choice) for choice in spec.choices)
+    kind = {bool: "true or false", int: "a whole number", float: "a number", str: "a text"}[spec.type]
+    limits = [
+        ("at least", spec.minimum),
+        ("above", spec.exclusive_minimum),
+        ("at most", spec.maximum),
+        ("below", spec.exclusive_maximum),
+    ]
+    bounds = [f"{words} {_plain(limit)}" for words, limit in limits if limit is not None]
+    if bounds:
+        kind += " of " + " and ".join(bounds) if bounds[0].startswith("at") else " " + " and ".join(bounds)
+    if spec.words:
+        kind += " or " + " or ".join(f'"{word}"' for word in spec.words)
+    return f"a list of which each item is {kind}" if spec.is_list else kind
+
+
+def _plain(limit: float) -> str:
+    return str(int(limit)) if float(limit).is_integer() else str(limit)
+
+
+def _nearest_choice(spec: OptionSpec | None, value: Any) -> str:
+    if spec is None or not isinstance(value, str):
+        return ""
+    offered = [str(c) for c in (*spec.choices, *spec.words)]
+    nearest = difflib.get_close_matches(value, offered, n=1, cutoff=0.6)
+    return f"did you mean {nearest[0]}?" if nearest else ""

@@ -1,0 +1,130 @@
+"""The command line of a trainer, made from its recipe. A value given here beats the same one in the settings file."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NoReturn
+
+from sd_scripts.errors import UserError
+from sd_scripts.options.build import build, try_build, unknown_name
+from sd_scripts.options.problems import CheckFailed, Problem
+from sd_scripts.options.recipes import Recipe
+from sd_scripts.options.schema import Options, OptionSpec, groups, specs
+from sd_scripts.options.toml_files import read_settings, write_settings
+
+
+@dataclass(frozen=True)
+class Invocation:
+    """What a trainer was asked to do."""
+
+    options: Options
+    only_check: bool
+    as_json: bool
+    config_file: Path | None
+
+
+def parse(recipe: Recipe, arguments: Sequence[str]) -> Invocation:
+    """Read a command line and the settings file that it names.
+
+    Raises:
+        UserError: unknown arguments with the nearest known one, wrong values, a settings file that cannot be read.
+        SystemExit: after `--help`.
+    """
+    parser = make_parser(recipe)
+    given, unknown = parser.parse_known_args(list(arguments))
+    known = specs(recipe.options)
+    if unknown:
+        raise CheckFailed(_unknown_arguments(unknown, known))
+    given_values = vars(given)
+    own = {name: given_values.pop(name) for name in ("config_file", "check", "json", "output_config")}
+    config_file = Path(own["config_file"]) if own["config_file"] else None
+    if own["output_config"]:
+        _write_given(recipe, given_values, config_file)
+    from_file = read_settings(config_file) if config_file else {}
+    _, problems = try_build(recipe.options, from_file, f"in {config_file}")
+    problems = [p for p in problems if p.option not in given_values or p.option not in known]
+    options, more = try_build(
+        recipe.options,
+        {k: v for k, v in from_file.items() if k in known} | given_values,
+        "on the command line" if given_values else "",
+    )
+    problems += [p for p in more if p.option in given_values]
+    if problems or options is None:
+        raise CheckFailed(problems or more)
+    return Invocation(options, own["check"], own["json"], config_file)
+
+
+def make_parser(recipe: Recipe) -> argparse.ArgumentParser:
+    """The argument parser; every value stays text, as the schema does the converting and checking."""
+    parser = _Parser(
+        prog=f"{recipe.script}.py",
+        usage="%(prog)s [--config_file FILE] [--option value …]",
+        description=f"{recipe.summary} Options can stand in a TOML file (--config_file) and on the command line, which wins. "
+        "A switch is turned off with =false.",
+        allow_abbrev=False,
+        argument_default=argparse.SUPPRESS,
+    )
+    settings = parser.add_argument_group("Settings file and check")
+    settings.add_argument("--config_file", default=None, metavar="FILE", help="TOML file with options.")
+    settings.add_argument("--check", action="store_true", default=False, help="Print the plan of the run and stop.")
+    settings.add_argument("--json", action="store_true", default=False, help="Print the plan as JSON.")
+    settings.add_argument(
+        "--output_config",
+        action="store_true",
+        default=False,
+        help="Write the options given here to --config_file and stop.",
+    )
+    known = specs(recipe.options)
+    for group in groups(recipe.options):
+        section = parser.add_argument_group(group.title)
+        for name in group.model_fields:
+            if known[name].group == group.title:
+                _add(section, known[name])
+    return parser
+
+
+def _add(section: argparse._ArgumentGroup, spec: OptionSpec) -> None:
+    default = "" if spec.default is None else f" (default: {_shown(spec.default)})"
+    arguments: dict[str, Any] = {"help": f"{spec.help}{default}".replace("%", "%%")}
+    if spec.is_flag:
+        arguments |= {"nargs": "?", "const": "true", "metavar": "true|false"}
+    elif spec.is_list:
+        arguments |= {"nargs": "*", "action": "extend", "metavar": "VALUE"}
+    elif spec.choices:
+        arguments |= {"metavar": "|".join(str(choice) for choice in spec.choices)}
+    else:
+        arguments |= {"metavar": {int: "N", float: "X", str: "TEXT"}[spec.type]}
+    section.add_argument(f"--{spec.name}", **arguments)
+
+
+def _shown(value: object) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _unknown_arguments(unknown: Sequence[str], known: dict[str, OptionSpec]) -> list[Problem]:
+    names = [text.split("=", 1)[0].lstrip("-") for text in unknown if text.startswith("--")]
+    if not names:
+        raise UserError(f"{unknown[0]}: does not belong to any option; options start with --")
+    return [unknown_name(name, known, " on the command line") for name in names]
+
+
+def _write_given(recipe: Recipe, values: dict[str, Any], target: Path | None) -> NoReturn:
+    """Write the options of the command line as a settings file and leave; an existing file is never overwritten."""
+    if target is None:
+        raise UserError("output_config: name the file to write with --config_file")
+    if target.suffix != ".toml":
+        target = target.with_name(target.name + ".toml")
+    if target.exists():
+        raise UserError(f"{target}: exists already; choose another name for --config_file")
+    write_settings(target, build(recipe.options, values, "on the command line"))
+    raise SystemExit(0)
+
+
+class _Parser(argparse.ArgumentParser):
+    """argparse, with errors as exceptions instead of a usage text of a hundred lines."""
+
+    def error(self, message: str) -> NoReturn:
+        raise UserError(f"{message}; see --help")
