@@ -1,0 +1,162 @@
+"""Make the learning-rate schedule that the options name. It advances once per optimizer step.
+
+Names and arguments are resolved without torch in `sd_scripts.options.scheduler_names`; the formulas are those of
+transformers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.optim import Optimizer
+from torch.optim.lr_scheduler import LambdaLR, LRScheduler, ReduceLROnPlateau
+
+from sd_scripts.errors import ConfigError
+from sd_scripts.options.scheduler_names import (
+    ScheduleChoice,
+    SchedulerOptions,
+    choose_schedule,
+    parse_step_rules,
+    phase_steps,
+)
+from sd_scripts.training.optimizers import construct, import_class, is_schedule_free
+
+
+def make_scheduler(cfg: SchedulerOptions, optimizer: Optimizer, total_steps: int) -> LRScheduler:
+    """The schedule over `total_steps` optimizer steps; call `advance` after each of them.
+
+    Steps are optimizer steps whatever the number of processes. Schedule-free optimizers get a constant rate, Adafactor
+    with relative step a schedule that only reports the rate it sets itself.
+
+    Raises ConfigError for everything that the user can mend.
+    """
+    if is_schedule_free(optimizer):
+        return LambdaLR(optimizer, _constant)
+    if any(group.get("relative_step") for group in optimizer.param_groups):
+        return RelativeStep(optimizer, cfg.learning_rate)
+    choice = choose_schedule(cfg)
+    if choice.path:
+        cls = import_class("lr_scheduler_type", choice.path, choice.path.split(".")[0])
+        return construct("lr_scheduler_args", cls, optimizer, choice.arguments)
+    if choice.name == "reduce_lr_on_plateau":
+        return construct("lr_scheduler_args", PlateauLR, optimizer, choice.arguments)
+    warmup, decay = phase_steps(cfg, total_steps)
+    return _named_schedule(cfg, choice, optimizer, warmup, decay, total_steps)
+
+
+def advance(scheduler: LRScheduler, loss: Tensor) -> None:
+    """Move on by one optimizer step.
+
+    Args:
+        loss: the step's loss, a scalar equal on all processes (only reduce_lr_on_plateau reads it).
+    """
+    if isinstance(scheduler, PlateauLR):
+        scheduler.step(loss)
+    else:
+        scheduler.step()
+
+
+class PlateauLR(ReduceLROnPlateau):
+    """Lower the rate when the mean loss of a window of steps no longer falls; `patience` counts windows.
+
+    The losses are added up on their device and read once per window, so a step does not wait for the device.
+    """
+
+    def __init__(self, optimizer: Optimizer, *, window: int = 50, **arguments: Any):
+        if window < 1:
+            raise ValueError(f"window {window} is not at least 1")
+        super().__init__(optimizer, **arguments)
+        self.window = window
+        self.steps_seen = 0
+        self.loss_sum: Tensor | float = 0.0
+
+    def step(self, loss: Tensor) -> None:  # type: ignore[override]
+        """Take the loss of one optimizer step."""
+        self.loss_sum = self.loss_sum + torch.as_tensor(loss).detach().float()
+        self.steps_seen += 1
+        if self.steps_seen % self.window == 0:
+            super().step(float(self.loss_sum) / self.window)
+            self.loss_sum = 0.0
+
+
+class RelativeStep(LRScheduler):
+    """Reports the rate that Adafactor computes from the step number and the size of the weights; changes nothing."""
+
+    def __init__(self, optimizer: Optimizer, learning_rate: float):
+        for group in optimizer.param_groups:
+            group["lr"] = learning_rate
+        super().__init__(optimizer)
+
+    def get_lr(self) -> list[float | Tensor]:
+        """The last step's rate per group, that of the group's first stepped parameter."""
+        rates = []
+        for group, initial in zip(self.optimizer.param_groups, self.base_lrs, strict=True):
+            states = [self.optimizer.state[p] for p in group["params"] if p in self.optimizer.state]
+            rates.append(self.optimizer._get_lr(group, states[0]) if states else initial)
+        return rates
+
+
+def _named_schedule(
+    cfg: SchedulerOptions, choice: ScheduleChoice, optimizer: Optimizer, warmup: int, decay: int, total: int
+) -> LRScheduler:
+    """A schedule of the table as factors on every group's rate."""
+    from transformers import optimization as library
+
+    given = choice.arguments
+    span = {"num_warmup_steps": warmup, "num_training_steps": total}
+    half_cycles = {"num_cycles": cfg.lr_scheduler_num_cycles / 2}
+    floor = {} if given.keys() & {"min_lr", "min_lr_rate"} else {"min_lr_rate": cfg.lr_scheduler_min_lr_ratio or 0.0}
+    match choice.name:
+        case "constant" | "constant_with_warmup":
+            make, arguments = library.get_constant_schedule_with_warmup, {"num_warmup_steps": warmup}
+        case "linear":
+            make, arguments = library.get_linear_schedule_with_warmup, span
+        case "cosine":
+            make, arguments = library.get_cosine_schedule_with_warmup, span
+        case "cosine_with_restarts":
+            make = library.get_cosine_with_hard_restarts_schedule_with_warmup
+            arguments = span | {"num_cycles": cfg.lr_scheduler_num_cycles}
+        case "cosine_with_min_lr":
+            make, arguments = library.get_cosine_with_min_lr_schedule_with_warmup, span | half_cycles | floor
+        case "cosine_warmup_with_min_lr":
+            make, arguments = library.get_cosine_with_min_lr_schedule_with_warmup_lr_rate, span | half_cycles | floor
+        case "polynomial":
+            make = library.get_polynomial_decay_schedule_with_warmup
+            arguments = span | {"power": cfg.lr_scheduler_power}
+        case "inverse_sqrt":
+            make = library.get_inverse_sqrt_schedule
+            arguments = {"num_warmup_steps": warmup, "timescale": cfg.lr_scheduler_timescale}
+        case "warmup_stable_decay":
+            make = library.get_wsd_schedule
+            arguments = span | half_cycles | {"num_decay_steps": decay}
+            arguments |= {"min_lr_ratio": cfg.lr_scheduler_min_lr_ratio or 0.0}
+        case "piecewise_constant":
+            return LambdaLR(optimizer, _piecewise(given["step_rules"]))
+        case _:
+            reason = "works only with optimizer_type AdaFactor and its relative_step"
+            raise ConfigError("lr_scheduler", choice.name, reason)
+    scheduler = construct("lr_scheduler_args", make, optimizer, arguments | given)
+    return _held_at_end(scheduler, total) if choice.name.startswith("cosine") else scheduler
+
+
+def _held_at_end(scheduler: LambdaLR, total: int) -> LambdaLR:
+    """The schedule staying at its last value; the library's cosines rise again when a run goes past its end."""
+
+    def held(factor: Callable[[int], float]) -> Callable[[int], float]:
+        return lambda step: factor(min(step, total))
+
+    scheduler.lr_lambdas = [held(factor) for factor in scheduler.lr_lambdas]
+    return scheduler
+
+
+def _piecewise(step_rules: object) -> Callable[[int], float]:
+    """Factor at a step, from a text like `1:10,0.1:20,0.01`."""
+    rules, last = parse_step_rules(step_rules)
+    return lambda step: next((factor for until, factor in rules if step < until), last)
+
+
+def _constant(_: int) -> float:
+    return 1.0
