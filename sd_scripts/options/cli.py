@@ -62,7 +62,8 @@ def make_parser(recipe: Recipe) -> argparse.ArgumentParser:
     parser = _Parser(
         prog=f"{recipe.script}.py",
         usage="%(prog)s [--config_file FILE] [--option value …]",
-        description=f"{recipe.summary} Options can stand in a TOML file (--config_file) and on the command line, which wins. "
+        description=f"{recipe.summary} Options can stand in a TOML file (--config_file) and on the command line, "
+        f"which wins. "
         "A switch is turned off with =false.",
         allow_abbrev=False,
         argument_default=argparse.SUPPRESS,

@@ -20,7 +20,8 @@ class DatasetSource(Options):
         None,
         label="Regularisation folder",
         path="folder",
-        help="Pictures of the general class, in folders named like the training ones. They keep the model from forgetting the class.",
+        help="Pictures of the general class, in folders named like the training ones. They keep the model from "
+        "forgetting the class.",
     )
     dataset_config: str | None = option(
         None,
@@ -32,7 +33,8 @@ class DatasetSource(Options):
         1,
         ge=1,
         label="Batch size",
-        help="Pictures in one step on each device. Larger is steadier and needs more memory; scale the learning rate along.",
+        help="Pictures in one step on each device. Larger is steadier and needs more memory; scale the learning "
+        "rate along.",
     )
     dataset_repeats: int = option(
         1,
@@ -55,7 +57,8 @@ class DatasetSource(Options):
         "auto",
         label="Loader processes",
         level="expert",
-        help='Processes that read pictures while the model trains. "auto" fits the cores and the data; 0 reads in the training process.',
+        help='Processes that read pictures while the model trains. "auto" fits the cores and the data; 0 reads in '
+        "the training process.",
     )
     persistent_data_loader_workers: bool = option(
         True,
@@ -125,12 +128,14 @@ class Images(Options):
         level="essential",
         unit="px",
         suggestions=("512", "768", "1024"),
-        help="Size to train at: one number for a square, or width,height. With buckets it is the area that every shape gets.",
+        help="Size to train at: one number for a square, or width,height. With buckets it is the area that every "
+        "shape gets.",
     )
     enable_bucket: bool = option(
         True,
         label="Aspect buckets",
-        help="Train pictures in about their own shape instead of cutting all to one. Switch it off only for pictures of one shape.",
+        help="Train pictures in about their own shape instead of cutting all to one. Switch it off only for "
+        "pictures of one shape.",
     )
     min_bucket_reso: int = option(256, ge=8, unit="px", help="Shortest side of a bucket.")
     max_bucket_reso: int = option(1024, ge=8, unit="px", help="Longest side of a bucket.")
@@ -166,7 +171,8 @@ class Caching(Options):
     cache_latents: bool = option(
         True,
         label="Cache latents",
-        help="Encode every picture once at the start instead of in each step. Much faster; not with random crop or colour variation.",
+        help="Encode every picture once at the start instead of in each step. Much faster; not with random crop "
+        "or colour variation.",
     )
     cache_latents_to_disk: bool = option(
         False,

@@ -30,7 +30,8 @@ class Network(Options):
     network_args: list[str] | None = option(
         None,
         level="expert",
-        help="Further arguments, each as name=value: conv_dim, conv_alpha, rank_dropout, module_dropout, loraplus_lr_ratio …",
+        help="Further arguments, each as name=value: conv_dim, conv_alpha, rank_dropout, module_dropout, "
+        "loraplus_lr_ratio …",
     )
     network_weights: str | None = option(None, path="file", label="Start from LoRA", help="A LoRA file to go on from.")
     dim_from_weights: bool = option(False, level="expert", help="Take rank and alpha from that file.")

@@ -14,18 +14,21 @@ class ModelFiles(Options):
         label="Base model",
         level="essential",
         path="model",
-        help="The model to train on: a .safetensors or .ckpt file, or a diffusers folder. What kind of model it is, is read from the file.",
+        help="The model to train on: a .safetensors or .ckpt file, or a diffusers folder. What kind of model it "
+        "is, is read from the file.",
     )
     v_parameterization: bool = option(
         False,
         label="V-prediction model",
-        help="The base model predicts velocity instead of noise (SD 2.x 768-v and other v-prediction models). The file does not say it, so tick it for those.",
+        help="The base model predicts velocity instead of noise (SD 2.x 768-v and other v-prediction models). The "
+        "file does not say it, so tick it for those.",
     )
     v2: bool = option(
         False,
         label="SD 2.x model",
         level="expert",
-        help="The base model is Stable Diffusion 2.x. It is recognised without this; the option only makes a run stop when the file is something else.",
+        help="The base model is Stable Diffusion 2.x. It is recognised without this; the option only makes a run "
+        "stop when the file is something else.",
     )
     vae: str | None = option(
         None,
@@ -37,7 +40,8 @@ class ModelFiles(Options):
         None,
         ge=1,
         le=12,
-        help="Take the text encoder's n-th last layer; 1 is the last. Anime models of the SD 1.x family usually want 2.",
+        help="Take the text encoder's n-th last layer; 1 is the last. Anime models of the SD 1.x family usually "
+        "want 2.",
     )
     max_token_length: Literal[75, 150, 225] = option(
         75,

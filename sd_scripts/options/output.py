@@ -4,6 +4,8 @@ from typing import ClassVar, Literal
 
 from sd_scripts.options.schema import Options, option
 
+SavePrecision = Literal["float", "fp16", "bf16"]
+
 
 class Saving(Options):
     title: ClassVar[str] = "Saving"
@@ -22,7 +24,7 @@ class Saving(Options):
     save_model_as: Literal["safetensors", "ckpt", "pt"] = option(
         "safetensors", level="expert", help="File format. safetensors is what every program reads."
     )
-    save_precision: Literal["float", "fp16", "bf16"] | None = option(
+    save_precision: SavePrecision | None = option(
         None, help="Number format of the written weights; unset keeps the training one. fp16 halves the file."
     )
     save_every_n_epochs: int | None = option(
@@ -59,7 +61,8 @@ class Samples(Options):
         None,
         path="file",
         label="Prompt file",
-        help="A .txt file with one prompt a line (marks: --w --h --s steps --l scale --d seed --n negative), or .toml or .json.",
+        help="A .txt file with one prompt a line (marks: --w --h --s steps --l scale --d seed --n negative), or "
+        ".toml or .json.",
     )
     sample_every_n_epochs: int | None = option(
         None, ge=0, unit="epochs", help="Draw the samples after every n-th epoch; 0 is never."

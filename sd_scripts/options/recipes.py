@@ -26,6 +26,13 @@ class NetworkTraining(Network, TrainingOptions):
 class FullModelTraining(FullTraining, TrainingOptions):
     """All weights of the model."""
 
+    @property
+    def text_encoder_rate(self) -> float:
+        """Rate of the text encoder; 0 when it is not trained."""
+        if not self.train_text_encoder:
+            return 0.0
+        return self.learning_rate if self.learning_rate_te is None else self.learning_rate_te
+
 
 @dataclass(frozen=True)
 class Recipe:

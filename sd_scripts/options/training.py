@@ -35,7 +35,8 @@ class Optimizer(Options):
         None,
         label="Optimizer",
         suggestions=("AdamW", "AdamW8bit", "Lion", "AdaFactor", "Prodigy", "AdamWScheduleFree"),
-        help="AdamW when unset. AdamW8bit saves memory; Prodigy finds its own rate (set the learning rate to 1). A class path works too.",
+        help="AdamW when unset. AdamW8bit saves memory; Prodigy finds its own rate (set the learning rate to 1). "
+        "A class path works too.",
     )
     optimizer_args: list[str] | None = option(
         None, level="expert", help='Arguments for the optimizer, each as name=value, e.g. "weight_decay=0.01".'
@@ -109,7 +110,8 @@ class Precision(Options):
 
     mixed_precision: Literal["no", "fp16", "bf16"] = option(
         "no",
-        help="Number format of the computation. bf16 for GPUs since 2020 (RTX 30 and newer), fp16 for older ones, no on a CPU.",
+        help="Number format of the computation. bf16 for GPUs since 2020 (RTX 30 and newer), fp16 for older ones, "
+        "no on a CPU.",
     )
     full_fp16: bool = option(
         False,
@@ -168,7 +170,8 @@ class Noise(Options):
     noise_offset: float | None = option(
         None,
         ge=0,
-        help="Adds constant noise per channel, which lets a model learn very dark and bright pictures; 0.03 to 0.1 is usual.",
+        help="Adds constant noise per channel, which lets a model learn very dark and bright pictures; 0.03 to "
+        "0.1 is usual.",
     )
     noise_offset_random_strength: bool = option(
         False, level="expert", help="Draw the offset's strength between 0 and the value each time."

@@ -1,0 +1,99 @@
+"""What every trainer script does: read the options, make the plan, stop with one readable line or train."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from sd_scripts.errors import UserError
+from sd_scripts.options.cli import Invocation, parse
+from sd_scripts.options.problems import CheckFailed
+from sd_scripts.options.recipes import RECIPES, Recipe, TrainingOptions
+from sd_scripts.plan import Plan, make_plan
+from sd_scripts.plan_text import plan_lines
+from sd_scripts.training.run_folder import RunFolder, Status
+
+logger = logging.getLogger(__name__)
+
+
+def main(script: str, arguments: Sequence[str] | None = None) -> int:
+    """Run a trainer by its script's name. Returns the exit code: 0 done or stopped on request, 1 failed, 130 interrupted.
+
+    Args:
+        arguments: command line without the script; None takes the process's own.
+    """
+    _speak_utf8()
+    recipe = RECIPES[script]
+    try:
+        invocation = parse(recipe, sys.argv[1:] if arguments is None else arguments)
+        return _check(recipe, invocation) if invocation.only_check else train(recipe, invocation.options)
+    except UserError as failure:
+        return _fail(failure)
+    except KeyboardInterrupt:
+        print("interrupted", file=sys.stderr)
+        return 130
+
+
+def train(recipe: Recipe, options: TrainingOptions) -> int:
+    """Plan and train with these options; what a script or a notebook calls.
+
+    Raises:
+        UserError: anything a user can mend. The run folder, when one is given, then says that the run failed and why.
+    """
+    logging.basicConfig(
+        level=options.console_log_level,
+        format="%(asctime)s %(levelname)s %(message)s",
+        datefmt="%H:%M:%S",
+        stream=sys.stderr,
+    )
+    try:
+        plan = make_plan(recipe, options, world_size=int(os.environ.get("WORLD_SIZE", "1")))
+        if os.environ.get("RANK", "0") == "0":
+            for line in plan_lines(plan):
+                print(line, file=sys.stderr, flush=True)
+        plan.require_no_errors()
+    except UserError as failure:
+        _record_failure(options, str(failure))
+        raise
+    from sd_scripts.training.setup import run_plan
+
+    run_plan(recipe, plan)
+    return 0
+
+
+def _check(recipe: Recipe, invocation: Invocation) -> int:
+    plan = make_plan(recipe, invocation.options)
+    if invocation.as_json:
+        print(json.dumps(plan.summary(), ensure_ascii=False, indent=1))
+    else:
+        for line in plan_lines(plan):
+            print(line)
+    return 1 if plan.errors else 0
+
+
+def _fail(failure: UserError) -> int:
+    """All problems, the first one last: it is what a reader of a log's end should mend first."""
+    if isinstance(failure, CheckFailed):
+        for problem in reversed(failure.problems[1:]):
+            print(f"error: {problem}", file=sys.stderr)
+    print(f"error: {failure}", file=sys.stderr, flush=True)
+    return 1
+
+
+def _record_failure(options: TrainingOptions, message: str) -> None:
+    if options.run_dir is not None and Path(options.run_dir).is_dir():
+        RunFolder(Path(options.run_dir)).write_status(Status("failed", message=message))
+
+
+def _speak_utf8() -> None:
+    """Prompts and paths hold any script, whatever the terminal's locale."""
+    for stream in (sys.stdout, sys.stderr):
+        if hasattr(stream, "reconfigure"):
+            stream.reconfigure(encoding="utf-8", errors="replace")
+
+
+__all__ = ["Plan", "main", "train"]

@@ -1,0 +1,259 @@
+"""The plan of a run: all that is known before a model is loaded, and every problem that can be found by then. No "
+"torch."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from sd_scripts.errors import UserError
+from sd_scripts.options.methods import Network
+from sd_scripts.options.problems import CheckFailed, Problem, error, note, warning
+from sd_scripts.options.recipes import FullModelTraining, Recipe, TrainingOptions
+from sd_scripts.options.rules import check_options
+from sd_scripts.training.steps import Steps, count_steps
+
+if TYPE_CHECKING:
+    from sd_scripts.data.plan import DataPlan
+    from sd_scripts.models.detect import CheckpointInfo
+    from sd_scripts.training.prompts import SamplePrompt
+
+BYTES = {"no": 4, "fp16": 2, "bf16": 2}  # of a frozen weight, by mixed precision
+# Bytes of optimizer state for each trained parameter; others are taken for AdamW.
+STATE_BYTES = {
+    "adamw8bit": 2,
+    "pagedadamw8bit": 2,
+    "lion": 4,
+    "lion8bit": 1,
+    "adafactor": 0.1,
+    "prodigy": 16,
+    "sgdnesterov": 4,
+}
+
+
+@dataclass(frozen=True)
+class Trained:
+    """What is trained of one part of the model; `learning_rate` None: nothing, for the reason given."""
+
+    part: str
+    label: str
+    modules: int
+    parameters: int
+    learning_rate: float | None
+    reason: str = ""
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What a run will do. Parts that could not be worked out because of an error are None or empty."""
+
+    options: TrainingOptions
+    model: CheckpointInfo | None = None
+    data: DataPlan | None = None
+    steps: Steps | None = None
+    trained: tuple[Trained, ...] = ()
+    prompts: tuple[SamplePrompt, ...] = ()
+    memory_bytes: int | None = None  # weights, gradients, optimizer; activations come on top
+    problems: tuple[Problem, ...] = field(default=())
+
+    @property
+    def errors(self) -> list[Problem]:
+        return [problem for problem in self.problems if problem.level == "error"]
+
+    def require_no_errors(self) -> None:
+        if self.errors:
+            raise CheckFailed(self.errors)
+
+    def steps_for(self, world_size: int) -> Steps:
+        """Steps with so many processes."""
+        assert self.data is not None
+        return count_steps(self.options, self.data.batches_per_epoch(world_size))
+
+    def summary(self) -> dict[str, Any]:
+        """The plan as plain values, for JSON."""
+        return {
+            "model": self._model_summary(),
+            "data": self.data.summary() if self.data else None,
+            "steps": asdict(self.steps) if self.steps else None,
+            "trained": [asdict(part) for part in self.trained],
+            "samples": len(self.prompts),
+            "memory_bytes": self.memory_bytes,
+            "problems": [asdict(problem) for problem in self.problems],
+        }
+
+    def _model_summary(self) -> dict[str, Any] | None:
+        if self.model is None:
+            return None
+        return {
+            "path": str(self.model.path),
+            "architecture": self.model.architecture,
+            "label": self.model.label,
+            "parameters": self.model.parameters(),
+        }
+
+
+def make_plan(recipe: Recipe, options: TrainingOptions, world_size: int = 1) -> Plan:
+    """Look at the options, the model's header, the pictures and the prompts. Never raises for what a user can mend."""
+    problems = check_options(options)
+    model, found = _look_at_model(recipe, options)
+    problems += found
+    data, found = _look_at_data(options, model)
+    problems += found
+    prompts, found = _look_at_prompts(options, model)
+    problems += found
+    steps = None
+    if data is not None and (batches := data.batches_per_epoch(world_size)) > 0:
+        steps = count_steps(options, batches)
+    trained, found = _look_at_trained(options, model)
+    problems += found
+    return Plan(
+        options=options,
+        model=model,
+        data=data,
+        steps=steps,
+        trained=trained,
+        prompts=prompts,
+        memory_bytes=_memory(options, model, trained),
+        problems=tuple(_sorted(problems)),
+    )
+
+
+def _sorted(problems: list[Problem]) -> list[Problem]:
+    order = {"error": 0, "warning": 1, "note": 2}
+    return sorted(dict.fromkeys(problems), key=lambda problem: order[problem.level])
+
+
+def _look_at_model(recipe: Recipe, options: TrainingOptions) -> tuple[CheckpointInfo | None, list[Problem]]:
+    from sd_scripts.models.detect import inspect, require_architecture
+
+    if options.pretrained_model_name_or_path is None:
+        return None, []
+    name = "pretrained_model_name_or_path"
+    try:
+        info = inspect(Path(options.pretrained_model_name_or_path))
+        require_architecture(info, recipe.architectures)
+        info.parameters()
+    except UserError as failure:
+        return None, [error(name, str(failure))]
+    problems = []
+    if options.v2 and info.architecture != "sd2":
+        problems.append(error("v2", f"{info.path.name} is {info.label}", "leave v2 out"))
+    if options.v_parameterization and info.architecture == "sd1":
+        problems.append(
+            note("v_parameterization", "few SD 1.x models predict velocity", "make sure that this one does")
+        )
+    if options.vae is not None:
+        problems += _look_at_vae(Path(options.vae))
+    return info, problems
+
+
+def _look_at_vae(path: Path) -> list[Problem]:
+    from sd_scripts.models.detect import inspect
+
+    if path.is_dir() and (path / "config.json").is_file():
+        return []
+    try:
+        inspect(path)
+    except UserError as failure:
+        return [error("vae", str(failure))]
+    return []
+
+
+def _look_at_data(options: TrainingOptions, model: CheckpointInfo | None) -> tuple[DataPlan | None, list[Problem]]:
+    from sd_scripts.data.plan import plan_data
+
+    if options.train_data_dir is None and options.dataset_config is None:
+        return None, []
+    try:
+        data = plan_data(options, divisor=8, latent_downscale=8, seed=options.seed or 0)
+    except UserError as failure:
+        return None, [error("dataset_config" if options.dataset_config else "train_data_dir", str(failure))]
+    return data, list(data.problems)
+
+
+def _look_at_prompts(
+    options: TrainingOptions, model: CheckpointInfo | None
+) -> tuple[tuple[SamplePrompt, ...], list[Problem]]:
+    from sd_scripts.training.prompts import read_prompts
+
+    if options.sample_prompts is None or not Path(options.sample_prompts).is_file():
+        return (), []
+    try:
+        prompts = read_prompts(Path(options.sample_prompts), divisor=8)
+    except UserError as failure:
+        return (), [error("sample_prompts", str(failure))]
+    notes = [note("sample_prompts", text) for prompt in prompts for text in prompt.notes]
+    if not prompts:
+        notes.append(warning("sample_prompts", "holds no prompts", "write one prompt a line"))
+    return tuple(prompts), notes
+
+
+def _look_at_trained(
+    options: TrainingOptions, model: CheckpointInfo | None
+) -> tuple[tuple[Trained, ...], list[Problem]]:
+    try:
+        if isinstance(options, Network):
+            return _trained_by_adapter(options, model), []
+        if isinstance(options, FullModelTraining):
+            return _trained_in_full(options, model), []
+    except UserError as failure:
+        return (), [error(getattr(failure, "option", None), getattr(failure, "reason", str(failure)))]
+    return (), []
+
+
+def _trained_by_adapter(options: Network, model: CheckpointInfo | None) -> tuple[Trained, ...]:
+    from sd_scripts.adapters.settings import adapter_settings, part_rates
+
+    settings = adapter_settings(options)
+    if model is None:
+        return ()
+    counts = model.adapter_module_counts(settings.rank, settings.conv_rank)
+    return tuple(
+        Trained(rate.part, rate.label, *(counts[rate.part] if rate.lr is not None else (0, 0)), rate.lr, rate.reason)
+        for rate in part_rates(tuple(counts), options)
+    )
+
+
+def _trained_in_full(options: FullModelTraining, model: CheckpointInfo | None) -> tuple[Trained, ...]:
+    from sd_scripts.adapters.settings import part_label
+
+    if model is None:
+        return ()
+    trained = []
+    for part, parameters in model.parameters().items():
+        if part == "vae":
+            continue
+        rate = options.learning_rate if part == "unet" else options.text_encoder_rate
+        is_trained = rate > 0
+        modules = sum(1 for name in model.shapes[part] if name.endswith(".weight"))
+        reason = (
+            ""
+            if is_trained
+            else ("rate 0" if part == "unet" or options.train_text_encoder else "train_text_encoder is off")
+        )
+        trained.append(
+            Trained(
+                part,
+                part_label(part),
+                modules if is_trained else 0,
+                parameters if is_trained else 0,
+                rate if is_trained else None,
+                reason,
+            )
+        )
+    return tuple(trained)
+
+
+def _memory(options: TrainingOptions, model: CheckpointInfo | None, trained: tuple[Trained, ...]) -> int | None:
+    """Bytes of weights, gradients and optimizer state."""
+    if model is None:
+        return None
+    frozen_bytes = BYTES[options.mixed_precision]
+    own_bytes = 2 if options.full_fp16 or options.full_bf16 else 4
+    name = (options.optimizer_type or ("AdamW8bit" if options.use_8bit_adam else "AdamW")).lower()
+    count = sum(part.parameters for part in trained)
+    base = sum(model.parameters().values())
+    if isinstance(options, FullModelTraining):
+        base -= count
+    return int(base * frozen_bytes + count * (2 * own_bytes + STATE_BYTES.get(name, 8)))

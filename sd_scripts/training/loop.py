@@ -1,0 +1,74 @@
+"""The training loop. It knows no architecture and no method by name; everything else answers a question that it asks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from contextlib import nullcontext
+from typing import TYPE_CHECKING, Literal
+
+import torch
+from torch import Tensor
+
+from sd_scripts.seeds import seed_of
+from sd_scripts.training.batch_loss import batch_loss
+
+if TYPE_CHECKING:
+    from sd_scripts.data.batch import Batch
+    from sd_scripts.training.run import Run
+
+
+def fit(run: Run) -> Literal["done", "stopped"]:
+    """Train from `run.step` to the end, or until someone asks for a stop. The finished weights are written in both cases."""
+    run.before_first_step()
+    run.report.started(run.step)
+    while run.step < run.steps.total and not run.is_stopped:
+        epoch = run.steps.epoch_of(run.step)
+        batches = run.loader.epoch(epoch, skip_batches=run.steps.batches_before(run.step))
+        for group in grouped(batches, run.steps.accumulation):
+            losses = optimizer_step(run, epoch, group)
+            run.step += 1
+            run.report.step(run.step, epoch + 1, losses, run.learning_rates())
+            run.between_steps()
+            if run.step >= run.steps.total or run.is_stopped:
+                break
+        if run.step % run.steps.per_epoch == 0:
+            run.after_epoch(epoch + 1)
+    run.finish()
+    return "stopped" if run.is_stopped else "done"
+
+
+def optimizer_step(run: Run, epoch: int, group: list[Batch]) -> Tensor:
+    """One optimizer step on the batches of a group; their mean loss, still on the device."""
+    run.method.set_training()
+    losses = []
+    for position, batch in enumerate(group):
+        is_last = position == len(group) - 1
+        number = run.step * run.steps.accumulation + position
+        torch.manual_seed(seed_of(run.seed, "batch", number, run.accelerator.process_index))
+        run.method.begin_batch(number, run.accelerator.process_index)
+        with nullcontext() if is_last else run.accelerator.no_sync(run.trainee):
+            loss = batch_loss(run, epoch, batch)
+            run.accelerator.backward(loss / len(group))
+        losses.append(loss.detach())
+    if run.options.max_grad_norm:
+        run.accelerator.clip_grad_norm_(run.parameters, run.options.max_grad_norm)
+    run.optimizer.step()
+    if not run.optimizer.step_was_skipped:  # fp16: the scaler found an overflow and lowers its scale instead
+        run.scheduler.step()
+    run.optimizer.zero_grad(set_to_none=True)
+    run.report.extra(run.method.after_step())
+    if run.ema is not None:
+        run.ema.update()
+    return torch.stack(losses).mean()
+
+
+def grouped(batches: Iterable[Batch], size: int) -> Iterator[list[Batch]]:
+    """Lists of `size` batches; the last one of an epoch may be shorter, and is not lost."""
+    group: list[Batch] = []
+    for batch in batches:
+        group.append(batch)
+        if len(group) == size:
+            yield group
+            group = []
+    if group:
+        yield group

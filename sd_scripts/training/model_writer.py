@@ -1,0 +1,78 @@
+"""The finished file with its metadata: what was trained, on what, how."""
+
+from __future__ import annotations
+
+import secrets
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from sd_scripts.adapters.metadata import DataSummary, ModelFile, RunSummary, network_metadata
+from sd_scripts.adapters.modelspec import IDENTITIES, modelspec
+from sd_scripts.models.hashes import BackgroundHash
+from sd_scripts.options.recipes import NetworkTraining
+from sd_scripts.versions import commit
+
+if TYPE_CHECKING:
+    from sd_scripts.plan import Plan
+    from sd_scripts.training.run import Run
+
+
+class ModelWriter:
+    """Writes a run's weights. The base model's hash is computed beside the training and waited for at the first save."""
+
+    def __init__(self, run: Run, plan: Plan, optimizer_name: str):
+        assert plan.model is not None and plan.data is not None
+        self._run = run
+        self._optimizer_name = optimizer_name
+        self._data = DataSummary(plan.data.dataset_summaries(), plan.data.is_from_file, run.steps.batches_per_epoch)
+        self._identity = IDENTITIES[plan.model.architecture, run.options.v_parameterization]
+        self._session = secrets.randbits(32)
+        self._started_at = time.time()
+        self._model = plan.model.path
+        self._hashes = {path: BackgroundHash(path) for path in self._hashed_files()}
+
+    def write(self, path: Path) -> None:
+        """Write the weights as they are now, atomically."""
+        self._run.method.save(path, self._run.options.save_precision, self._metadata())
+
+    def _hashed_files(self) -> list[Path]:
+        if not isinstance(self._run.options, NetworkTraining) or self._run.options.no_metadata:
+            return []
+        vae = [Path(self._run.options.vae)] if self._run.options.vae else []
+        return [path for path in (self._model, *vae) if path.is_file()]
+
+    def _metadata(self) -> dict[str, str]:
+        options = self._run.options
+        if isinstance(options, NetworkTraining):
+            return network_metadata(options, self._summary(), self._data)
+        resolution = self._data.datasets[0].resolution if self._data.datasets else None
+        return modelspec(
+            options, self._identity, "checkpoint", made_at=time.time(), resolution=resolution, version=commit()
+        )
+
+    def _summary(self) -> RunSummary:
+        run, options = self._run, self._run.options
+        return RunSummary(
+            session_id=self._session,
+            seed=run.seed,
+            started_at=self._started_at,
+            finished_at=time.time(),
+            epoch=run.epoch,
+            step=run.step,
+            num_epochs=run.steps.epochs,
+            max_train_steps=run.steps.total,
+            optimizer=self._optimizer_name,
+            lr_scheduler=options.lr_scheduler_type or options.lr_scheduler,
+            model=self._model_file(self._model),
+            vae=self._model_file(Path(options.vae)) if options.vae else None,
+            identity=self._identity,
+            num_processes=run.accelerator.num_processes,
+            commit=commit(),
+            network_dim=options.network_dim,
+            network_alpha=options.network_alpha,
+        )
+
+    def _model_file(self, path: Path) -> ModelFile:
+        hashing = self._hashes.get(path)
+        return ModelFile.of(str(path), hashing.result() if hashing else None)

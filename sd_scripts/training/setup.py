@@ -1,0 +1,255 @@
+"""From a plan to a run: loads the model, fills the cache, builds the parts, resumes."""
+
+from __future__ import annotations
+
+import logging
+import secrets
+import shlex
+import sys
+import time
+from pathlib import Path
+
+import psutil
+import torch
+from accelerate import Accelerator
+
+from sd_scripts.data.cache import LatentCache
+from sd_scripts.data.loader import Loader
+from sd_scripts.errors import ConfigError, UserError
+from sd_scripts.methods.registry import METHODS
+from sd_scripts.models.registry import load_architecture
+from sd_scripts.options.recipes import Recipe, TrainingOptions
+from sd_scripts.options.toml_files import write_settings
+from sd_scripts.plan import Plan
+from sd_scripts.training.ema import Ema
+from sd_scripts.training.loop import fit
+from sd_scripts.training.model_writer import ModelWriter
+from sd_scripts.training.optimizers import make_optimizer
+from sd_scripts.training.report import Report
+from sd_scripts.training.run import Run, scaled_pixels
+from sd_scripts.training.run_folder import RunFolder, Status, new_run_path, write_json
+from sd_scripts.training.samples import SampleDrawer
+from sd_scripts.training.saving import FileNames, Saver
+from sd_scripts.training.schedulers import make_scheduler
+from sd_scripts.training.state import Position, Trained, read_position, read_state, write_state
+from sd_scripts.versions import version_lines
+
+logger = logging.getLogger(__name__)
+
+WEIGHT_DTYPES = {"no": torch.float32, "fp16": torch.float16, "bf16": torch.bfloat16}
+
+
+def run_plan(recipe: Recipe, plan: Plan) -> None:
+    """Train as planned; the run folder says at any time how it stands, and at the end how it went.
+
+    Raises:
+        UserError: anything a user can mend, out of memory included.
+    """
+    options = with_seed(plan.options)
+    accelerator = make_accelerator(options)
+    folder = open_run_folder(options, plan) if accelerator.is_main_process else RunFolder(Path())
+    report = make_report(options, folder, accelerator)
+    try:
+        run = build_run(recipe, options, plan, accelerator, folder, report)
+        state = fit(run)
+    except torch.OutOfMemoryError as failure:
+        message = (
+            "out of memory: choose gradient_checkpointing, a smaller train_batch_size or resolution, mixed_precision, "
+            "or an 8-bit optimizer"
+        )
+        report.ended("failed", message)
+        raise UserError(message) from failure
+    except KeyboardInterrupt:
+        report.ended("stopped", "interrupted")
+        raise
+    except Exception as failure:
+        report.ended("failed", str(failure))
+        raise
+    report.ended(state)
+    accelerator.end_training()
+
+
+def with_seed(options: TrainingOptions) -> TrainingOptions:
+    """The options with a seed: the one given, or one drawn now, which the run folder then records."""
+    return options if options.seed is not None else options.model_copy(update={"seed": secrets.randbits(31)})
+
+
+def make_accelerator(options: TrainingOptions) -> Accelerator:
+    """Devices and precision, as `accelerate launch` and the options say."""
+    try:
+        return Accelerator(mixed_precision=options.mixed_precision)
+    except ValueError as failure:
+        if "fp16" in str(failure) or "bf16" in str(failure):
+            reason = "this device cannot compute in it; use bf16, or no on a CPU"
+            raise ConfigError("mixed_precision", options.mixed_precision, reason) from failure
+        raise
+
+
+def open_run_folder(options: TrainingOptions, plan: Plan) -> RunFolder:
+    """The run's folder with its settings, plan, command and versions."""
+    name = options.output_name or "last"
+    path = Path(options.run_dir) if options.run_dir else new_run_path(Path(options.output_dir) / "runs", name)
+    folder = RunFolder(path).make()
+    write_settings(folder.config, options, leave_out=frozenset({"run_dir"}))
+    write_json(folder.plan, plan.summary())
+    if not folder.command.exists():
+        folder.command.write_text(shlex.join([sys.executable, *sys.argv]) + "\n", encoding="utf-8")
+    folder.versions.write_text("\n".join(version_lines()) + "\n", encoding="utf-8")
+    if not folder.log.exists():  # whoever starts a trainer with its output redirected there has made it
+        handler = logging.FileHandler(folder.log, encoding="utf-8")
+        handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
+        logging.getLogger().addHandler(handler)
+    return folder
+
+
+def make_report(options: TrainingOptions, folder: RunFolder, accelerator: Accelerator) -> Report:
+    process = psutil.Process()
+    status = Status("starting", "loading", pid=process.pid, created=process.create_time())
+    if not accelerator.is_main_process:
+        return Report(None, status)
+    board = None
+    if options.log_with == "tensorboard":
+        from torch.utils.tensorboard import SummaryWriter
+
+        name = f"{options.log_prefix or ''}{time.strftime('%Y%m%d%H%M%S')}"
+        place = Path(options.logging_dir) / name if options.logging_dir else folder.tensorboard
+        board = SummaryWriter(
+            str(place / (options.log_tracker_name or "network_train") if options.logging_dir else place)
+        )
+    report = Report(folder, status, board)
+    report.phase("loading the model")
+    return report
+
+
+def build_run(
+    recipe: Recipe, options: TrainingOptions, plan: Plan, accelerator: Accelerator, folder: RunFolder, report: Report
+) -> Run:
+    """Load and connect all parts; the model is then ready for its first step."""
+    assert plan.model is not None and plan.data is not None
+    seed = options.seed
+    trains_base = METHODS[recipe.method].trains_base_weights
+    dtype = (
+        torch.float32
+        if trains_base and not (options.full_fp16 or options.full_bf16)
+        else WEIGHT_DTYPES[options.mixed_precision]
+    )
+    architecture = load_architecture(options, plan.model, accelerator.device, dtype)
+    if options.gradient_checkpointing:
+        architecture.enable_gradient_checkpointing()
+    cache = fill_cache(options, plan, architecture, accelerator, report)
+    method = METHODS[recipe.method](architecture, options, seed)
+    if options.full_fp16 or options.full_bf16:
+        method.trainee.to(WEIGHT_DTYPES[options.mixed_precision])
+    optimizer, optimizer_name = make_optimizer(options, method.parameter_groups())
+    steps = plan.steps_for(accelerator.num_processes)
+    scheduler = make_scheduler(options, optimizer, steps.total)
+    parameters = [p for group in optimizer.param_groups for p in group["params"]]
+    ema = Ema(parameters, options.ema_decay) if options.ema_decay else None
+    trainee, optimizer = accelerator.prepare(method.trainee, optimizer)
+    loader = Loader(
+        plan.data,
+        architecture.tokenizer,
+        cache=cache,
+        rank=accelerator.process_index,
+        world_size=accelerator.num_processes,
+        seed=seed,
+        workers=options.max_data_loader_n_workers,
+        total_steps=steps.total,
+        pin_memory=accelerator.device.type == "cuda",
+    )
+    run = Run(
+        options, seed, steps, accelerator, architecture, method, trainee, parameters, optimizer, scheduler, ema, loader, report, folder
+    )  # fmt: skip
+    report.measures(steps, lambda: loader.wait_seconds)
+    trained = Trained(method.trained_parameters(), optimizer, scheduler, accelerator.scaler, ema)
+    if options.resume:
+        resume(run, trained, Path(options.resume))
+    if accelerator.is_main_process:
+        _add_outputs(run, plan, trained, optimizer_name)
+    for part in method.parts():
+        logger.info(
+            "training %s: %d modules, %s parameters, rate %g",
+            part.name,
+            part.modules,
+            f"{part.parameters:,}",
+            part.learning_rate,
+        )
+    return run
+
+
+def fill_cache(
+    options: TrainingOptions, plan: Plan, architecture, accelerator: Accelerator, report: Report
+) -> LatentCache | None:
+    """Encode all pictures once, when the options ask for it."""
+    if not (options.cache_latents or options.cache_latents_to_disk):
+        return None
+
+    @torch.no_grad()
+    def encode(pixels: torch.Tensor, seeds: list[int]) -> torch.Tensor:
+        generators = [torch.Generator().manual_seed(seed) for seed in seeds]
+        return architecture.encode_image(
+            scaled_pixels(pixels.to(accelerator.device, non_blocking=True)), generators
+        ).float()
+
+    return LatentCache.build(
+        plan.data,
+        encode,
+        latent=architecture.latent,
+        fingerprint=architecture.vae_identity,
+        to_disk=options.cache_latents_to_disk,
+        batch_size=options.vae_batch_size,
+        rank=accelerator.process_index,
+        world_size=accelerator.num_processes,
+        progress=lambda done, total: report.phase("caching latents", done, total),
+    )
+
+
+def resume(run: Run, trained: Trained, folder: Path) -> None:
+    """Go on from a state.
+
+    Raises:
+        UserError: it belongs to another run, or that run was finished already.
+    """
+    position = read_position(folder)
+    if position.step >= run.steps.total:
+        raise UserError(
+            f"{folder}: was saved after step {position.step}, and this run ends at step {run.steps.total}; "
+            "raise max_train_epochs or max_train_steps (they count from the start) to train on"
+        )
+    changes = [
+        f"{name} was {before}, is {now}"
+        for name, before, now in (
+            ("the seed", position.seed, run.seed),
+            ("batches per epoch", position.batches_per_epoch, run.steps.batches_per_epoch),
+            ("gradient_accumulation_steps", position.accumulation, run.steps.accumulation),
+        )
+        if before != now
+    ]
+    if changes:
+        run.report.warning(f"resuming with changes, so the result differs from an unbroken run: {'; '.join(changes)}")
+    read_state(folder, trained)
+    run.step = position.step
+    logger.info("resumed from %s after step %d", folder, run.step)
+
+
+def _add_outputs(run: Run, plan: Plan, trained: Trained, optimizer_name: str) -> None:
+    """What only the first process does: write files and draw samples."""
+    options = run.options
+    names = FileNames(Path(options.output_dir), options.output_name, f".{options.save_model_as}")
+    writer = ModelWriter(run, plan, optimizer_name)
+
+    def write_model(path: Path) -> None:
+        run.report.fetch()
+        run.report.phase("saving")
+        with run.final_weights():
+            writer.write(path)
+        run.report.checkpoint("model", run.step, run.epoch, path)
+        run.report.phase("training")
+
+    def save_state(path: Path) -> None:
+        position = Position(run.step, run.epoch, run.seed, run.steps.batches_per_epoch, run.steps.accumulation)
+        write_state(path, position, trained)
+        run.report.checkpoint("state", run.step, run.epoch, path)
+
+    run.saver = Saver(options, run.steps, names, write_model, save_state)
+    run.samples = SampleDrawer(options, plan.prompts, run.architecture, names, run.report, run.seed, run.final_weights)
