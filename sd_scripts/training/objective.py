@@ -19,7 +19,9 @@ LossType = Literal["l2", "l1", "huber", "smooth_l1"]
 HuberSchedule = Literal["constant", "exponential", "snr"]
 Prediction = Literal["epsilon", "v"]
 
-SNR_RANGE = (1e-3, 1e3)  # where weights that divide by the SNR stay finite; a zero-terminal schedule ends at SNR 0
+# SNR outside counts as the nearer end in all weights but min-SNR: at 1000 as sd-scripts has it; at 0.001 so that the
+# weights stay finite on a zero-terminal schedule, which ends at SNR 0.
+SNR_RANGE = (1e-3, 1e3)
 
 
 class LossOptions(Protocol):
@@ -68,7 +70,7 @@ def sample_losses(
     snr = schedule.snr(timesteps).to(prediction.device)
     delta = None
     if cfg.loss_type in ("huber", "smooth_l1"):
-        progress = timesteps / len(schedule.alphas_cumprod)
+        progress = timesteps / schedule.steps
         delta = huber_threshold(cfg.huber_schedule, cfg.huber_c, cfg.huber_scale, progress, snr)
     elements = pointwise_loss(prediction.float(), target.float(), cfg.loss_type, delta)
     if mask is not None:
@@ -111,7 +113,9 @@ def pointwise_loss(prediction: Tensor, target: Tensor, kind: LossType, delta: Te
             if delta is None:
                 raise ValueError(f"{kind} needs a threshold per sample")
             delta = _per_sample(delta, prediction)
-            rounded = 2 * (torch.sqrt((prediction - target) ** 2 + delta**2) - delta)
+            square = (prediction - target) ** 2
+            # the formula times (root + delta) / (root + delta): no difference of nearly equal numbers for small errors
+            rounded = 2 * square / (torch.sqrt(square + delta**2) + delta)
             return delta * rounded if kind == "huber" else rounded
     raise ValueError(f"unknown loss {kind!r}")
 
@@ -172,12 +176,13 @@ def debiased_weight(snr: Tensor, prediction: Prediction) -> Tensor:
 
 def v_to_noise_scale(snr: Tensor) -> Tensor:
     """SNR / (SNR + 1): from the error of v to that of the noise it implies (Salimans and Ho, arXiv:2202.00512)."""
+    snr = snr.clamp(max=SNR_RANGE[1])
     return snr / (snr + 1)
 
 
 def noise_to_v_scale(snr: Tensor) -> Tensor:
-    """(SNR + 1) / SNR: the inverse of `v_to_noise_scale`, bounded for SNR near 0."""
-    return 1 + 1 / snr.clamp(min=SNR_RANGE[0])
+    """(SNR + 1) / SNR: the inverse of `v_to_noise_scale`, bounded where the SNR is near 0."""
+    return 1 + 1 / snr.clamp(*SNR_RANGE)
 
 
 def _per_sample(values: Tensor, like: Tensor) -> Tensor:
