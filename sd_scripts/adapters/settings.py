@@ -1,0 +1,178 @@
+"""Options → what kind of adapter is built, how large, and which parts are trained at which rate. Needs no torch."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from sd_scripts.adapters.kinds import Argument, Kind, find_kind, nearest
+from sd_scripts.errors import ConfigError
+
+if TYPE_CHECKING:
+    from sd_scripts.options.methods import Network
+
+DEFAULT_RANK = 4
+DEFAULT_CONV_ALPHA = 1.0
+
+
+@dataclass(frozen=True)
+class Dropouts:
+    """Chances (0 ≤ p < 1): of each value between down and up, of each rank of a sample, of a whole module."""
+
+    neuron: float = 0.0
+    rank: float = 0.0
+    module: float = 0.0
+
+    @property
+    def any(self) -> bool:
+        return bool(self.neuron or self.rank or self.module)
+
+
+@dataclass(frozen=True)
+class AdapterSettings:
+    """What the network options ask for."""
+
+    kind: Kind
+    rank: int
+    alpha: float
+    conv_rank: int | None = None
+    conv_alpha: float = DEFAULT_CONV_ALPHA
+    dropouts: Dropouts = Dropouts()
+    unet_ratio: float | None = None  # LoRA+
+    text_encoder_ratio: float | None = None
+    extra: Mapping[str, object] = field(default_factory=dict)  # arguments that only this kind has
+
+    def plus_ratio(self, part: str) -> float | None:
+        """LoRA+ ratio of a part, None without."""
+        return self.unet_ratio if part == "unet" else self.text_encoder_ratio
+
+
+def adapter_settings(cfg: Network) -> AdapterSettings:
+    """Read the network options. Raises ConfigError for unknown modules and arguments and for impossible values."""
+    kind = find_kind(cfg.network_module)
+    arguments = read_arguments(kind, cfg.network_args or [])
+    ratio = arguments.pop("loraplus_lr_ratio", None)
+    return AdapterSettings(
+        kind,
+        rank=DEFAULT_RANK if cfg.network_dim is None else cfg.network_dim,
+        alpha=cfg.network_alpha,
+        conv_rank=arguments.pop("conv_dim", None),
+        conv_alpha=arguments.pop("conv_alpha", DEFAULT_CONV_ALPHA),
+        dropouts=Dropouts(
+            cfg.network_dropout or 0.0, arguments.pop("rank_dropout", 0.0), arguments.pop("module_dropout", 0.0)
+        ),
+        unet_ratio=arguments.pop("loraplus_unet_lr_ratio", ratio),
+        text_encoder_ratio=arguments.pop("loraplus_text_encoder_lr_ratio", ratio),
+        extra=arguments,
+    )
+
+
+def split_arguments(network_args: Sequence[str]) -> dict[str, str]:
+    """`name=value` texts as a dict, split at the first `=`. ConfigError where there is none or a name comes twice."""
+    texts: dict[str, str] = {}
+    for item in network_args:
+        name, equals, text = item.partition("=")
+        if not equals:
+            raise ConfigError("network_args", item, "each argument must read name=value")
+        if name.strip() in texts:
+            raise ConfigError("network_args", item, f"{name.strip()} is given twice; leave one")
+        texts[name.strip()] = text.strip()
+    return texts
+
+
+def read_arguments(kind: Kind, network_args: Sequence[str]) -> dict[str, object]:
+    """The values of `network_args`, of the types that the kind's arguments have. Raises ConfigError."""
+    known = {argument.name: argument for argument in kind.arguments}
+    values: dict[str, object] = {}
+    for name, text in split_arguments(network_args).items():
+        if name not in known:
+            problem = f"{kind.name} has no argument {name}{nearest(name, tuple(known))}"
+            raise ConfigError("network_args", f"{name}={text}", problem)
+        if text and text.lower() != "none":  # an empty value is an unset one
+            values[name] = _read(known[name], text)
+    return values
+
+
+def _read(argument: Argument, text: str) -> float | int:
+    def refuse(legal: str) -> ConfigError:
+        return ConfigError("network_args", f"{argument.name}={text}", f"must be {legal}")
+
+    try:
+        number = float(text)
+    except ValueError:
+        raise refuse("a number") from None
+    match argument.kind:
+        case "count" if number < 1 or number != int(number):
+            raise refuse("a whole number from 1 up; leave the argument out to switch it off")
+        case "count":
+            return int(number)
+        case "share" if not 0 <= number < 1:
+            raise refuse("at least 0 and below 1")
+        case "ratio" if not 0 < number < float("inf"):
+            raise refuse("above 0")
+        case "number" if not 0 <= number < float("inf"):
+            raise refuse("0 or more")
+    return number
+
+
+@dataclass(frozen=True)
+class PartRate:
+    """How a part of the model is trained. `lr` is None when it is not, and `reason` says why."""
+
+    part: str
+    lr: float | None
+    reason: str = ""
+    is_left_out: bool = False  # by a "train … only" option: not even loaded from a file
+
+    @property
+    def label(self) -> str:
+        return part_label(self.part)
+
+
+def part_label(part: str) -> str:
+    """The part in words: "U-Net", "text encoder", "text encoder 2"."""
+    if part == "unet":
+        return "U-Net"
+    number = part.removeprefix("te")
+    return "text encoder" if number in ("", "1") else f"text encoder {number}"
+
+
+def part_rates(parts: Sequence[str], cfg: Network) -> tuple[PartRate, ...]:
+    """The rate of each part: its own, else the base rate; 0 freezes it. ConfigError when nothing is left to train."""
+    if cfg.network_train_unet_only and cfg.network_train_text_encoder_only:
+        raise ConfigError(
+            "network_train_unet_only", True, "cannot be combined with network_train_text_encoder_only; unset one"
+        )
+    encoders = [part for part in parts if part != "unet"]
+    given = _encoder_rates(cfg.text_encoder_lr, len(encoders))
+    rates = []
+    for part in parts:
+        only = "network_train_text_encoder_only" if part == "unet" else "network_train_unet_only"
+        option = "unet_lr" if part == "unet" else "text_encoder_lr"
+        own = cfg.unet_lr if part == "unet" else given[encoders.index(part)]
+        rates.append(_rate(part, only, bool(getattr(cfg, only)), option, own, cfg.learning_rate))
+    if all(rate.lr is None for rate in rates):
+        why = "; ".join(f"{rate.label}: {rate.reason}" for rate in rates)
+        raise ConfigError("learning_rate", cfg.learning_rate, f"nothing is left to train ({why})")
+    return tuple(rates)
+
+
+def _rate(part: str, only: str, is_left_out: bool, option: str, own: float | None, base: float) -> PartRate:
+    if is_left_out:
+        return PartRate(part, None, only, is_left_out=True)
+    lr = base if own is None else own
+    if lr == 0:
+        return PartRate(part, None, f"{'learning_rate' if own is None else option} = 0")
+    return PartRate(part, lr)
+
+
+def _encoder_rates(value: Sequence[float] | float | None, encoders: int) -> list[float | None]:
+    """One rate for each text encoder; the last one given also serves those after it."""
+    given = [value] if isinstance(value, (int, float)) else list(value or [])
+    if len(given) > max(encoders, 1):
+        have = "no text encoder" if encoders == 0 else f"{encoders} text encoder{'s' if encoders > 1 else ''}"
+        raise ConfigError("text_encoder_lr", value, f"has {len(given)} values, but the model has {have}")
+    if any(rate is not None and rate < 0 for rate in given):
+        raise ConfigError("text_encoder_lr", value, "a learning rate cannot be negative")
+    return [given[min(i, len(given) - 1)] if given else None for i in range(encoders)]
