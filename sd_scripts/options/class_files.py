@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from importlib.util import find_spec
 from pathlib import Path
@@ -19,12 +19,13 @@ class Signature:
 
     accepted: tuple[str, ...]
     required: tuple[str, ...]
-    is_open: bool  # takes any further name (**kwargs)
+    is_open: bool = False  # takes any further name (**kwargs)
+    not_text: frozenset[str] = frozenset()  # names whose default is a number, a truth value or several of them
 
     def without(self, name: str) -> Signature:
         """The same, with a name that the caller fills in itself left out."""
         accepted, required = (tuple(n for n in names if n != name) for names in (self.accepted, self.required))
-        return Signature(accepted, required, self.is_open)
+        return replace(self, accepted=accepted, required=required)
 
 
 def is_installed(path: str) -> bool:
@@ -43,14 +44,22 @@ def signature(path: str) -> Signature | None:
     init = _init(*found)
     if init is None:
         return None
-    arguments = init.args
-    positional = [a.arg for a in (*arguments.posonlyargs, *arguments.args)][2:]  # without self and the object
-    defaults = positional[len(positional) - len(arguments.defaults) :] if arguments.defaults else []
-    keywords = [a.arg for a in arguments.kwonlyargs]
-    optional = {*defaults, *(k for k, d in zip(keywords, arguments.kw_defaults, strict=True) if d is not None)}
-    accepted = (*positional, *keywords)
-    required = tuple(a for a in accepted if a not in optional)
-    return Signature(accepted, required, arguments.kwarg is not None)
+    names = [a.arg for a in (*init.args.posonlyargs, *init.args.args)]
+    defaults = dict(zip(reversed(names), reversed(init.args.defaults), strict=False))
+    keywords = [a.arg for a in init.args.kwonlyargs]
+    defaults |= {k: d for k, d in zip(keywords, init.args.kw_defaults, strict=True) if d is not None}
+    accepted = (*names[2:], *keywords)  # without self and the object
+    required = tuple(name for name in accepted if name not in defaults)
+    not_text = frozenset(name for name in accepted if name in defaults and _is_number_like(defaults[name]))
+    return Signature(accepted, required, init.args.kwarg is not None, not_text)
+
+
+def _is_number_like(default: ast.expr) -> bool:
+    try:
+        value = ast.literal_eval(default)
+    except ValueError:
+        return False
+    return isinstance(value, bool | int | float | tuple)
 
 
 @lru_cache

@@ -1,6 +1,8 @@
 """Options: pictures, captions, buckets, caches, loader. The same names are keys of a dataset file."""
 
-from typing import ClassVar, Literal
+from typing import Annotated, ClassVar, Literal
+
+from annotated_types import Ge
 
 from sd_scripts.options.schema import Options, option
 
@@ -53,7 +55,7 @@ class DatasetSource(Options):
         label="Unreadable pictures",
         help="What to do with a picture that cannot be read: stop before anything is trained, or skip it and list it.",
     )
-    max_data_loader_n_workers: int | Literal["auto"] = option(
+    max_data_loader_n_workers: Annotated[int, Ge(0)] | Literal["auto"] = option(
         "auto",
         label="Loader processes",
         level="expert",

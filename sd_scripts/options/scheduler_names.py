@@ -33,11 +33,12 @@ class SchedulerOptions(Protocol):
 
 
 _PLATEAU = ("mode", "factor", "patience", "threshold", "threshold_mode", "cooldown", "min_lr", "eps", "window")
+_TEXTS = {"mode", "threshold_mode", "warmup_type", "decay_type", "step_rules"}
 _FLOOR = ("min_lr", "min_lr_rate", "num_cycles")
 
 # Name -> arguments that lr_scheduler_args may give it.
 SCHEDULES: dict[str, Signature] = {
-    name: Signature(accepted, required, is_open=False)
+    name: Signature(accepted, required, not_text=frozenset(accepted) - _TEXTS)
     for name, accepted, required in (
         ("constant", (), ()),
         ("constant_with_warmup", (), ()),

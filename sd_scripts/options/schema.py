@@ -12,10 +12,10 @@ from __future__ import annotations
 
 import shlex
 import types
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, ClassVar, Literal, Union, get_args, get_origin
+from typing import Annotated, Any, ClassVar, Literal, Union, get_args, get_origin
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
@@ -74,19 +74,34 @@ class Options(BaseModel):
         """Only empty is unset: "", null and blank text fall back to the default; zero is a value. A text for a list is split."""
         if not isinstance(values, Mapping):
             return values
+        known = specs(cls)
         kept = {}
         for name, value in values.items():
-            spec = specs(cls).get(name)
-            if value is None or (isinstance(value, str) and not value.strip()):
-                if spec is None:
-                    kept[name] = value
-                elif spec.default is not None and spec.nullable:
-                    kept[name] = None if value is None else spec.default
-            elif spec is not None and spec.is_list and not isinstance(value, (list, tuple)):
-                kept[name] = shlex.split(value) if isinstance(value, str) else [value]
-            else:
+            spec = known.get(name)
+            if not _is_blank(value):
+                kept[name] = value if spec is None else _converted(spec, value)
+            elif spec is None or (value is None and spec.nullable and spec.default is not None):
                 kept[name] = value
         return kept
+
+
+def _is_blank(value: Any) -> bool:
+    return value is None or (isinstance(value, str) and not value.strip())
+
+
+def _converted(spec: OptionSpec, value: Any) -> Any:
+    """A value as its option takes it where the text leaves no doubt; anything else is left to the validation."""
+    if spec.is_list and not isinstance(value, (list, tuple)):
+        return shlex.split(value) if isinstance(value, str) else [value]
+    if spec.choices:
+        return next((choice for choice in spec.choices if str(choice) == str(value)), value)
+    if spec.type in (int, float) and isinstance(value, str):
+        for kind in (int, float):
+            try:
+                return kind(value)
+            except ValueError:
+                continue
+    return value
 
 
 @dataclass(frozen=True)
@@ -145,12 +160,7 @@ def _spec(name: str, group: type[Options], model: type[Options]) -> OptionSpec:
     info = model.model_fields[name]
     extra = info.json_schema_extra or group.model_fields[name].json_schema_extra
     shape = _read_type(info.annotation)
-    limits = {
-        kind: getattr(item, kind)
-        for item in info.metadata
-        for kind in ("ge", "le", "gt", "lt")
-        if getattr(item, kind, None) is not None
-    }
+    limits = _limits([*info.metadata, *shape.pop("limits", ())])
     return OptionSpec(
         name=name,
         group=group.title,
@@ -170,8 +180,16 @@ def _spec(name: str, group: type[Options], model: type[Options]) -> OptionSpec:
     )
 
 
+def _limits(metadata: Sequence[Any]) -> dict[str, float]:
+    kinds = ("ge", "le", "gt", "lt")
+    return {kind: value for item in metadata for kind in kinds if (value := getattr(item, kind, None)) is not None}
+
+
 def _read_type(annotation: Any) -> dict[str, Any]:
-    """What an annotation such as `int | None`, `list[str]`, `Literal[...]` or `int | Literal["auto"]` says."""
+    """What an annotation such as `int | None`, `list[str]`, `Literal[...]` or `Annotated[int, Ge(0)] | Literal["auto"]` says.
+
+    The limits of a number that may also be a word stand in its own annotation, as they do not concern the word.
+    """
     members = list(get_args(annotation)) if get_origin(annotation) in (Union, types.UnionType) else [annotation]
     shape: dict[str, Any] = {"nullable": type(None) in members}
     members = [m for m in members if m is not type(None)]
@@ -184,5 +202,7 @@ def _read_type(annotation: Any) -> dict[str, Any]:
         choices = tuple(value for literal in literals for value in get_args(literal))
         return shape | {"choices": choices, "type": type(choices[0])}
     words = tuple(value for literal in literals for value in get_args(literal))
+    limits = [item for m in plain if get_origin(m) is Annotated for item in get_args(m)[1:]]
+    plain = [get_args(m)[0] if get_origin(m) is Annotated else m for m in plain]
     kind = float if float in plain else plain[0]
-    return shape | {"type": kind, "words": words}
+    return shape | {"type": kind, "words": words, "limits": limits}

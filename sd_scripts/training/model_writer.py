@@ -7,15 +7,33 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from sd_scripts.adapters.metadata import DataSummary, ModelFile, RunSummary, network_metadata
+from sd_scripts.adapters.metadata import (
+    DatasetSummary,
+    DataSummary,
+    ModelFile,
+    RunSummary,
+    SubsetSummary,
+    network_metadata,
+)
 from sd_scripts.adapters.modelspec import IDENTITIES, modelspec
 from sd_scripts.models.hashes import BackgroundHash
 from sd_scripts.options.recipes import NetworkTraining
 from sd_scripts.versions import commit
 
 if TYPE_CHECKING:
+    from sd_scripts.data.plan import DataPlan
     from sd_scripts.plan import Plan
     from sd_scripts.training.run import Run
+
+
+def data_summary(data: DataPlan, batches_per_epoch: int) -> DataSummary:
+    """What the metadata says of the pictures."""
+    content = data.dataset_summary()
+    datasets = tuple(
+        DatasetSummary(**dataset | {"subsets": tuple(SubsetSummary(**subset) for subset in dataset["subsets"])})
+        for dataset in content["datasets"]
+    )
+    return DataSummary(datasets, content["is_from_file"], batches_per_epoch)
 
 
 class ModelWriter:
@@ -25,7 +43,7 @@ class ModelWriter:
         assert plan.model is not None and plan.data is not None
         self._run = run
         self._optimizer_name = optimizer_name
-        self._data = DataSummary(plan.data.dataset_summaries(), plan.data.is_from_file, run.steps.batches_per_epoch)
+        self._data = data_summary(plan.data, run.steps.batches_per_epoch)
         self._identity = IDENTITIES[plan.model.architecture, run.options.v_parameterization]
         self._session = secrets.randbits(32)
         self._started_at = time.time()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import logging
 import secrets
 import shlex
@@ -12,6 +13,7 @@ from pathlib import Path
 import psutil
 import torch
 from accelerate import Accelerator
+from accelerate.utils import broadcast_object_list
 
 from sd_scripts.data.cache import LatentCache
 from sd_scripts.data.loader import Loader
@@ -45,8 +47,9 @@ def run_plan(recipe: Recipe, plan: Plan) -> None:
     Raises:
         UserError: anything a user can mend, out of memory included.
     """
-    options = with_seed(plan.options)
-    accelerator = make_accelerator(options)
+    accelerator = make_accelerator(plan.options)
+    plan = with_seed(plan, accelerator)
+    options = plan.options
     folder = open_run_folder(options, plan) if accelerator.is_main_process else RunFolder(Path())
     report = make_report(options, folder, accelerator)
     try:
@@ -69,9 +72,16 @@ def run_plan(recipe: Recipe, plan: Plan) -> None:
     accelerator.end_training()
 
 
-def with_seed(options: TrainingOptions) -> TrainingOptions:
-    """The options with a seed: the one given, or one drawn now, which the run folder then records."""
-    return options if options.seed is not None else options.model_copy(update={"seed": secrets.randbits(31)})
+def with_seed(plan: Plan, accelerator: Accelerator) -> Plan:
+    """The plan with a seed: the one given, or one drawn now for all processes, which the run folder then records."""
+    assert plan.data is not None
+    seed = plan.options.seed
+    if seed is None:
+        (seed,) = (
+            broadcast_object_list([secrets.randbits(31)]) if accelerator.num_processes > 1 else (secrets.randbits(31),)
+        )
+    options = plan.options.model_copy(update={"seed": seed})
+    return replace(plan, options=options, data=replace(plan.data, seed=seed))
 
 
 def make_accelerator(options: TrainingOptions) -> Accelerator:
@@ -135,7 +145,7 @@ def build_run(
     )
     architecture = load_architecture(options, plan.model, accelerator.device, dtype)
     if options.gradient_checkpointing:
-        architecture.enable_gradient_checkpointing()
+        architecture.set_gradient_checkpointing(True)
     cache = fill_cache(options, plan, architecture, accelerator, report)
     method = METHODS[recipe.method](architecture, options, seed)
     if options.full_fp16 or options.full_bf16:
@@ -195,13 +205,22 @@ def fill_cache(
         plan.data,
         encode,
         latent=architecture.latent,
-        fingerprint=architecture.vae_identity,
+        fingerprint=weights_hash(architecture.vae),
         to_disk=options.cache_latents_to_disk,
         batch_size=options.vae_batch_size,
         rank=accelerator.process_index,
         world_size=accelerator.num_processes,
         progress=lambda done, total: report.phase("caching latents", done, total),
     )
+
+
+def weights_hash(network: torch.nn.Module) -> str:
+    """A short hash of all weights: cached latents belong to exactly this VAE in this number format."""
+    digest = hashlib.blake2b(digest_size=8)
+    for name, tensor in network.state_dict().items():
+        digest.update(f"{name}{tensor.dtype}".encode())
+        digest.update(tensor.detach().cpu().contiguous().view(torch.uint8).numpy().data)
+    return digest.hexdigest()
 
 
 def resume(run: Run, trained: Trained, folder: Path) -> None:
