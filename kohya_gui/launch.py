@@ -1,0 +1,121 @@
+"""Options become a run folder and the argument list of `accelerate launch`. No shell ever sees a value."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import os
+import platform
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import psutil
+
+from kohya_gui.paths import PROJECT_ROOT, TRAINERS
+from kohya_gui.processes import ProcessMark
+from sd_scripts.options.recipes import Recipe
+from sd_scripts.options.schema import Options
+from sd_scripts.options.toml_files import write_settings
+from sd_scripts.training.run_folder import RunFolder, Status, new_run_path, write_json
+
+GUI_SETS = frozenset({"run_dir"})  # given on the command line, not in the settings file
+MOST_CPU_THREADS = 16
+REPORTED_PACKAGES = (
+    "torch", "accelerate", "diffusers", "transformers", "safetensors", "tokenizers", "numpy", "pillow", "pydantic",
+    "gradio", "tensorboard", "bitsandbytes", "prodigyopt", "schedulefree", "lycoris-lora", "xformers",
+)  # fmt: skip
+
+
+def training_command(recipe: Recipe, options: Options, config_file: Path, run_dir: Path | None) -> list[str]:
+    """The argument list that starts a trainer with a settings file."""
+    command = [
+        sys.executable,
+        "-m",
+        "accelerate.commands.launch",
+        "--quiet",
+        f"--mixed_precision={getattr(options, 'mixed_precision', 'no')}",
+        "--num_processes=1",
+        "--num_machines=1",
+        "--dynamo_backend=no",
+        f"--num_cpu_threads_per_process={_cpu_threads()}",
+        str(TRAINERS / f"{recipe.script}.py"),
+        "--config_file",
+        str(config_file),
+    ]
+    return command if run_dir is None else [*command, "--run_dir", str(run_dir)]
+
+
+def command_text(command: list[str]) -> str:
+    """The command as a line to paste into a terminal of this system."""
+    return subprocess.list2cmdline(command) if os.name == "nt" else shlex.join(command)
+
+
+def prepare(runs_dir: Path, recipe: Recipe, options: Options) -> RunFolder:
+    """Make the folder of a run that waits for its start: settings, command, versions, status "queued"."""
+    name = getattr(options, "output_name", None) or "last"
+    run = RunFolder(new_run_path(runs_dir, name)).make()
+    write_settings(run.config, options, leave_out=GUI_SETS)
+    command = training_command(recipe, options, run.config, run.path)
+    run.command.write_text(command_text(command) + "\n", encoding="utf-8")
+    run.versions.write_text(versions_text(), encoding="utf-8")
+    write_json(run.path / "queued.json", {"argv": command, "script": recipe.script})
+    run.write_status(Status("queued"))
+    return run
+
+
+def start(run: RunFolder, command: list[str]) -> subprocess.Popen[bytes]:
+    """Start a prepared run as a process of its own that outlives this one; its output goes to the run's log.
+
+    Raises:
+        FileExistsError: the run was started already, by this server or another one.
+        OSError: the process cannot be started.
+    """
+    with run.launch.open("x", encoding="utf-8"):
+        pass  # whoever creates the file owns the start
+    with run.log.open("ab") as log:
+        process = subprocess.Popen(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=subprocess.STDOUT,
+            cwd=PROJECT_ROOT,
+            env=trainer_environment(),
+            **_detached(),
+        )
+    mark = ProcessMark.of(process.pid)
+    write_json(run.launch, {"pid": mark.pid, "created": mark.created, "argv": command})
+    return process
+
+
+def trainer_environment() -> dict[str, str]:
+    """This process's environment, with the project importable and all output in UTF-8 and at once."""
+    paths = [str(PROJECT_ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]
+    return os.environ | {
+        "PYTHONPATH": os.pathsep.join(paths),
+        "PYTHONUNBUFFERED": "1",
+        "PYTHONUTF8": "1",
+        "PYTHONIOENCODING": "utf-8",
+    }
+
+
+def _detached() -> dict[str, int | bool]:
+    """Closing the server's terminal must not reach the trainer."""
+    if os.name == "nt":  # a hidden console of its own: with none at all every helper process would open a window
+        return {"creationflags": subprocess.CREATE_NEW_PROCESS_GROUP | subprocess.CREATE_NO_WINDOW}
+    return {"start_new_session": True}
+
+
+def _cpu_threads() -> int:
+    return min(psutil.cpu_count(logical=False) or os.cpu_count() or 1, MOST_CPU_THREADS)
+
+
+def versions_text() -> str:
+    """Versions of what a training depends on, one a line; packages that are not installed are left out."""
+    lines = [f"python {platform.python_version()}", f"system {platform.platform()}"]
+    for package in REPORTED_PACKAGES:
+        try:
+            lines.append(f"{package} {importlib.metadata.version(package)}")
+        except importlib.metadata.PackageNotFoundError:
+            continue
+    return "\n".join(lines) + "\n"
