@@ -71,8 +71,11 @@ OPTIMIZERS = {
 # Libraries whose classes may be named without their path, in this order; the name to install of those with another one.
 _LIBRARIES = ("torch.optim", "bitsandbytes.optim", "pytorch_optimizer.optimizer")
 _INSTALL = {"pytorch_optimizer": "pytorch-optimizer", "prodigyplus": "prodigy-plus-schedule-free"}
+_MANY_LOSSES = "it must evaluate the loss several times per step, which training with noise cannot give it"
+_SECOND_ORDER = "it needs second derivatives of the loss"
 _UNUSABLE = {
-    "LBFGS": "it must evaluate the loss several times per step, which training with noise cannot give it",
+    **dict.fromkeys(("LBFGS", "AliG", "BSAM"), _MANY_LOSSES),
+    **dict.fromkeys(("AdaHessian", "SophiaH"), _SECOND_ORDER),
     "SparseAdam": "it takes sparse gradients only",
     "Optimizer": "it is only the base of the others",
 }
@@ -103,6 +106,9 @@ def choose_optimizer(cfg: OptimizerOptions) -> OptimizerChoice:
     known = OPTIMIZERS.get(name.casefold()) or _library_class(name)
     if not is_installed(known.path):
         raise ConfigError("optimizer_type", name, f"needs a package that is missing; run: pip install {known.install}")
+    library, _, short = known.path.rpartition(".")
+    if short in _UNUSABLE and library.split(".")[0] in ("torch", "pytorch_optimizer"):
+        raise ConfigError("optimizer_type", name, f"cannot be used here: {_UNUSABLE[short]}")
     arguments = {**known.defaults, **parse_arguments("optimizer_args", cfg.optimizer_args)}
     for rate in ("lr", "params"):
         if rate in arguments:
@@ -112,10 +118,8 @@ def choose_optimizer(cfg: OptimizerOptions) -> OptimizerChoice:
     if found := signature(known.path):
         check_arguments("optimizer_args", arguments, known.name, found.without("lr"))
     elif is_certainly_missing(known.path):
-        module, _, short = known.path.rpartition(".")
-        raise ConfigError(
-            "optimizer_type", name, f"{module} has no such class{did_you_mean(short, class_names(module))}"
-        )
+        hint = did_you_mean(short, class_names(library))
+        raise ConfigError("optimizer_type", name, f"{library} has no such class{hint}")
     return OptimizerChoice(known.path, arguments, known.install, known.is_adaptive, known.is_schedule_free)
 
 
@@ -156,8 +160,6 @@ def _library_class(name: str) -> KnownOptimizer:
     for library in _LIBRARIES:
         by_folded = {n.casefold(): n for n in class_names(library)}
         exact = by_folded.get(name.casefold(), name)
-        if exact in _UNUSABLE:
-            raise ConfigError("optimizer_type", name, f"cannot be used here: {_UNUSABLE[exact]}")
         if exact in by_folded.values():
             top = library.split(".")[0]
             return _described(f"{library}.{exact}", _INSTALL.get(top, top))

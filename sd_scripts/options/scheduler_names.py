@@ -126,10 +126,10 @@ def count_steps(option: str, value: Steps, total: int) -> int:
     if number < 0:
         raise ConfigError(option, value, "must not be negative")
     if is_share or number < 1:
-        if number > 1:
+        if not number <= 1:
             raise ConfigError(option, value, "is more than the whole run")
         return int(number * total)
-    if number != int(number):
+    if not number.is_integer():  # nor are NaN and infinity
         raise ConfigError(option, value, 'must be a whole number of steps, a share below 1, or a text like "10%"')
     return int(number)
 

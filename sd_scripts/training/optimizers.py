@@ -64,7 +64,7 @@ def construct(option: str, make: Callable[..., Any], subject: object, arguments:
     """`make(subject, **arguments)`, with its complaint as a ConfigError."""
     try:
         return make(subject, **arguments)
-    except (TypeError, ValueError, AssertionError) as failure:
+    except (TypeError, ValueError, AttributeError, AssertionError) as failure:
         given = ", ".join(f"{key}={value}" for key, value in arguments.items())
         raise ConfigError(
             option, given, f"{make.__name__} refuses this: {failure or 'a check of its own'}"

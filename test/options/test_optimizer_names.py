@@ -1,5 +1,6 @@
 import subprocess
 import sys
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -94,14 +95,16 @@ import sys
 from types import SimpleNamespace
 from sd_scripts.options.optimizer_names import OPTIMIZERS, check_optimizer
 from sd_scripts.options.scheduler_names import check_scheduler
-cfg = SimpleNamespace(optimizer_type="", optimizer_args=["a=1"], use_8bit_adam=False, use_lion_optimizer=False,
-    learning_rate=1.0, max_grad_norm=1.0, lr_scheduler="", lr_scheduler_type="StepLR", lr_scheduler_args=["step_size=3"],
-    lr_warmup_steps=0, lr_decay_steps=0, lr_scheduler_num_cycles=1, lr_scheduler_power=1.0,
-    lr_scheduler_timescale=None, lr_scheduler_min_lr_ratio=None)
+cfg = SimpleNamespace(
+    optimizer_args=["a=1"], use_8bit_adam=False, use_lion_optimizer=False, learning_rate=1.0, max_grad_norm=1.0,
+    lr_scheduler="", lr_scheduler_type="StepLR", lr_scheduler_args=["step_size=3"], lr_warmup_steps=0,
+    lr_decay_steps=0, lr_scheduler_num_cycles=1, lr_scheduler_power=1.0, lr_scheduler_timescale=None,
+    lr_scheduler_min_lr_ratio=None)
 for cfg.optimizer_type in [known.name for known in OPTIMIZERS.values()]:
     assert check_optimizer(cfg)
+cfg.optimizer_type = ""
 assert check_scheduler(cfg) == []
 heavy = {"torch", "transformers", "bitsandbytes", "prodigyopt", "schedulefree"} & set(sys.modules)
 assert not heavy, heavy
 """
-    subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=60, cwd=Path(__file__).parents[2])
