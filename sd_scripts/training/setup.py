@@ -8,6 +8,7 @@ import secrets
 import shlex
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import psutil
