@@ -1,0 +1,91 @@
+"""The training size of a dataset: `resolution` and the bucket options, read and checked against what the model needs."""
+
+from __future__ import annotations
+
+import re
+
+from sd_scripts.data.buckets import Buckets, Fit, Size, fit_exactly, round_limits
+from sd_scripts.options.dataset import Images
+from sd_scripts.options.problems import Problem, error, warning
+
+
+class Sizing:
+    """Answers which bucket a picture gets; made from valid options only."""
+
+    def __init__(self, options: Images, resolution: Size):
+        self.resolution = resolution
+        self.enable_bucket = options.enable_bucket
+        self.limits = round_limits(options.min_bucket_reso, options.max_bucket_reso, options.bucket_reso_steps)
+        self._buckets = Buckets(
+            resolution,
+            smallest=self.limits[0],
+            largest=self.limits[1],
+            step=options.bucket_reso_steps,
+            no_upscale=options.bucket_no_upscale,
+        )
+
+    def fit(self, size: Size) -> Fit | None:
+        """The picture's bucket; None where it is too small for one."""
+        return self._buckets.fit(size) if self.enable_bucket else fit_exactly(size, self.resolution)
+
+
+def make_sizing(options: Images, divisor: int) -> tuple[Sizing | None, list[Problem]]:
+    """The sizing for these options, None if an error is among the problems.
+
+    Args:
+        divisor: sides of training pictures must be multiples of so many px.
+    """
+    resolution = parse_resolution(options.resolution)
+    if resolution is None:
+        return None, [
+            error("resolution", f"{options.resolution!r} is no size", "write 512, or width,height as in 512,768")
+        ]
+    problems = _check_resolution(resolution, divisor)
+    if options.enable_bucket:
+        problems += _check_buckets(options, resolution, divisor)
+    if any(problem.level == "error" for problem in problems):
+        return None, problems
+    return Sizing(options, resolution), problems
+
+
+def parse_resolution(text: str) -> Size | None:
+    """(width, height) of "512", "512,768" or "512x768"; None for anything else."""
+    match = re.fullmatch(r"\s*(\d+)\s*(?:[,x]\s*(\d+)\s*)?", text)
+    if match is None or not int(match[1]) or (match[2] and not int(match[2])):
+        return None
+    return int(match[1]), int(match[2] or match[1])
+
+
+def _check_resolution(resolution: Size, divisor: int) -> list[Problem]:
+    wrong = [side for side in dict.fromkeys(resolution) if side % divisor]
+    problems = []
+    for side in wrong:
+        below, above = side // divisor * divisor, -(-side // divisor) * divisor
+        nearest = f"nearest are {below} and {above}" if below else f"nearest is {above}"
+        problems.append(error("resolution", f"{side} is not a multiple of {divisor}", nearest))
+    return problems
+
+
+def _check_buckets(options: Images, resolution: Size, divisor: int) -> list[Problem]:
+    step, smallest, largest = options.bucket_reso_steps, options.min_bucket_reso, options.max_bucket_reso
+    problems = []
+    if step % divisor:
+        text = f"{step} is not a multiple of {divisor}, which this model needs"
+        problems.append(error("bucket_reso_steps", text, f"nearest is {max(1, round(step / divisor)) * divisor}"))
+    if smallest > min(resolution):
+        text = f"{smallest} is above the shorter side of the resolution, {min(resolution)}"
+        problems.append(error("min_bucket_reso", text, f"set min_bucket_reso to {min(resolution)} or less"))
+    if largest < max(resolution):
+        text = f"{largest} is below the longer side of the resolution, {max(resolution)}"
+        problems.append(error("max_bucket_reso", text, f"set max_bucket_reso to {max(resolution)} or more"))
+    if problems or options.bucket_no_upscale:
+        return problems
+    rounded = round_limits(smallest, largest, step)
+    if rounded[0] > min(resolution):
+        text = f"{step} is above the shorter side of the resolution, {min(resolution)}"
+        return [error("bucket_reso_steps", text, f"set bucket_reso_steps to {min(resolution)} or less")]
+    for name, given, used in zip(("min_bucket_reso", "max_bucket_reso"), (smallest, largest), rounded, strict=True):
+        if given != used:
+            text = f"{given} is not a multiple of bucket_reso_steps {step}; {used} is used"
+            problems.append(warning(name, text, f"write {used}"))
+    return problems
