@@ -53,7 +53,9 @@ class AdapterTarget:
     part: str  # "unet" or "te1", "te2", …: what learning rates and "train only" options refer to
     modules: tuple[nn.Module, ...]
     is_conv3x3: bool = False  # takes conv_dim as its rank
-    needs_conv_dim: bool = False  # in a resnet or a sampler (1x1 and linear ones too): trained only when conv_dim is set
+    needs_conv_dim: bool = (
+        False  # in a resnet or a sampler (1x1 and linear ones too): trained only when conv_dim is set
+    )
 
 
 class Architecture(ABC):

@@ -1,0 +1,199 @@
+"""Weights between files and modules: memory-mapped reading onto networks without memory, and safe writing."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import uuid
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, nullcontext
+from pathlib import Path
+
+import torch
+from torch import Tensor, nn
+
+from sd_scripts.errors import UserError
+from sd_scripts.models.keymaps.core import Source
+
+# When weights are converted or copied to a device, the file is mapped anew for so many bytes of them, so that the pages
+# read for one batch are free again before the next: the peak stays at the loaded weights plus this.
+BATCH_BYTES = 64 * 2**20
+
+Getter = Callable[[str], Tensor]
+
+
+def build_on_meta(make: Callable[[], nn.Module]) -> nn.Module:
+    """A network without memory, to be filled by `fill`."""
+    with torch.device("meta"):
+        return make()
+
+
+def fill(module: nn.Module, tensors: Mapping[str, Tensor], what: str) -> None:
+    """Give a network exactly these tensors, without copying.
+
+    Args:
+        module: a network, on the meta device or not.
+        tensors: every tensor of its state dict, of the right shape.
+        what: what it is and where from, for the error.
+
+    Raises:
+        UserError: tensors are missing or have another shape.
+    """
+    expected = module.state_dict()
+    if missing := [name for name in expected if name not in tensors]:
+        raise UserError(f"{what} lacks {_named(missing)}: the file is incomplete, get it again")
+    wrong = [name for name, tensor in expected.items() if tensor.shape != tensors[name].shape]
+    if wrong:
+        shapes = f"{tuple(tensors[wrong[0]].shape)}, expected {tuple(expected[wrong[0]].shape)}"
+        raise UserError(
+            f"{what} has {_named(wrong)} of another shape ({shapes}): it is not of the supposed architecture"
+        )
+    module.load_state_dict({name: tensors[name] for name in expected}, strict=True, assign=True)
+
+
+def read_tensors(
+    file: Path,
+    sources: Mapping[str, Source],
+    dtype: torch.dtype | None = None,
+    device: torch.device | str = "cpu",
+    foreign: tuple[str, ...] = (),
+) -> dict[str, Tensor]:
+    """Read library tensors from a model file.
+
+    On the CPU and without conversion they are views of the memory-mapped file: nothing is read until used, and writing to
+    them does not reach the file.
+
+    Args:
+        file: `.safetensors`, or pickled by torch (read with `weights_only`).
+        sources: library name to its place in the file.
+        dtype: number format for floating-point tensors; None keeps the file's.
+        device: where to put them.
+        foreign: classes the pickle mentions besides torch's (`Header.foreign`); inert stand-ins take their place.
+    """
+    tensors: dict[str, Tensor] = {}
+    waiting = list(sources.items())
+    while waiting:
+        taken = 0
+        with _open(file, foreign) as get:
+            while waiting and taken < BATCH_BYTES:
+                name, source = waiting.pop()
+                mapped = source.take(get(source.key))
+                tensors[name] = _converted(mapped, dtype, device)
+                taken += mapped.nbytes if tensors[name] is not mapped else 0
+    return {name: tensors[name] for name in sources}
+
+
+def read_raw(file: Path, names: tuple[str, ...], foreign: tuple[str, ...] = ()) -> dict[str, Tensor]:
+    """Tensors of a file under their own names, memory-mapped."""
+    return read_tensors(file, {name: Source(name) for name in names}, foreign=foreign)
+
+
+def _converted(tensor: Tensor, dtype: torch.dtype | None, device: torch.device | str) -> Tensor:
+    """The same object if nothing has to change."""
+    wanted = dtype if dtype is not None and tensor.is_floating_point() else tensor.dtype
+    if tensor.dtype == wanted and torch.device(device).type == "cpu":
+        return tensor
+    return tensor.to(device=device, dtype=wanted)
+
+
+@contextmanager
+def _open(file: Path, foreign: tuple[str, ...]) -> Iterator[Getter]:
+    with file.open("rb") as start:
+        is_safetensors = start.read(9)[8:9] == b"{"
+    if is_safetensors:
+        from safetensors import safe_open
+
+        with safe_open(file, framework="pt") as opened:
+            yield opened.get_tensor
+    else:
+        yield _load_pickled(file, foreign).__getitem__
+
+
+def _load_pickled(file: Path, foreign: tuple[str, ...]) -> dict[str, Tensor]:
+    stand_ins = torch.serialization.safe_globals([(_StandIn, name) for name in foreign]) if foreign else nullcontext()
+    with file.open("rb") as start:
+        is_zip = start.read(2) == b"PK"  # older files cannot be mapped
+    with stand_ins:
+        content = torch.load(file, map_location="cpu", weights_only=True, mmap=True if is_zip else None)
+    return content.get("state_dict", content)
+
+
+class _StandIn:
+    """Takes the place of a class that a training checkpoint mentions and that no weight needs."""
+
+    def __new__(cls, *_args: object) -> _StandIn:
+        return super().__new__(cls)
+
+    def __init__(self, *_args: object):
+        pass
+
+    def __setstate__(self, _state: object) -> None:
+        pass
+
+
+def write_tensors(
+    path: Path, tensors: Mapping[str, Tensor], dtype: torch.dtype | None, metadata: Mapping[str, str]
+) -> None:
+    """Write a `.safetensors` file, or with any other suffix a torch file with a `state_dict`.
+
+    Written under a temporary name, flushed to the disk, then renamed: a file of this name is always whole.
+
+    Args:
+        path: the file; its folder is made.
+        tensors: what to write; floating-point ones are cast to `dtype` unless it is None.
+        metadata: text pairs for a safetensors file; a torch file has no place for them.
+    """
+    ready = {name: _for_file(tensor, dtype) for name, tensor in tensors.items()}
+    with replacing(path) as temporary:
+        if path.suffix == ".safetensors":
+            from safetensors.torch import save_file
+
+            save_file(ready, temporary, metadata=dict(metadata))
+        else:
+            torch.save({"state_dict": ready}, temporary)
+
+
+@contextmanager
+def replacing(path: Path) -> Iterator[Path]:
+    """A temporary name beside `path`; what was written there (a file or a folder) takes its place at the end."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.with_name(f".{path.name}.{uuid.uuid4().hex[:8]}.tmp")
+    try:
+        yield temporary
+        if temporary.is_dir():
+            _replace_folder(temporary, path)
+        else:
+            _flush(temporary)
+            temporary.replace(path)
+    finally:
+        if temporary.is_dir():
+            shutil.rmtree(temporary)
+        else:
+            temporary.unlink(missing_ok=True)
+
+
+def _replace_folder(temporary: Path, path: Path) -> None:
+    for file in temporary.rglob("*"):
+        if file.is_file():
+            _flush(file)
+    old = temporary.with_suffix(".old")
+    if path.exists():
+        path.replace(old)
+    temporary.replace(path)
+    if old.exists():
+        shutil.rmtree(old)
+
+
+def _flush(file: Path) -> None:
+    with file.open("r+b") as opened:
+        os.fsync(opened.fileno())
+
+
+def _for_file(tensor: Tensor, dtype: torch.dtype | None) -> Tensor:
+    wanted = dtype if dtype is not None and tensor.is_floating_point() else tensor.dtype
+    return tensor.detach().to(device="cpu", dtype=wanted).contiguous()
+
+
+def _named(names: list[str]) -> str:
+    more = f" and {len(names) - 3} more" if len(names) > 3 else ""
+    return f"{len(names)} tensor{'s' if len(names) > 1 else ''} ({', '.join(names[:3])}{more})"

@@ -1,0 +1,180 @@
+"""Stable Diffusion 1.x and 2.x: U-Net, VAE and one CLIP text encoder."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, ClassVar
+
+import torch
+from torch import Tensor, nn
+
+from sd_scripts.models.base import AdapterTarget, Architecture, LatentSpec, Text, Tokens
+from sd_scripts.models.noise_schedule import NoiseSchedule
+from sd_scripts.models.targets import sd_targets
+from sd_scripts.models.tokenizers.clip import END, ClipTokenizer
+
+if TYPE_CHECKING:
+    from diffusers import AutoencoderKL, UNet2DConditionModel
+    from PIL import Image
+    from transformers import CLIPTextModel
+
+
+@dataclass(frozen=True)
+class SDSettings:
+    """What the options say and the weights do not.
+
+    Attributes:
+        v_parameterization: the U-Net predicts velocity instead of noise.
+        clip_skip: use the text encoder's n-th last layer; None or 1 is the last.
+        max_token_length: 75, 150 or 225 tokens of a caption are used.
+    """
+
+    v_parameterization: bool = False
+    clip_skip: int | None = None
+    max_token_length: int | None = None
+
+
+class StableDiffusion(Architecture):
+    """What SD 1.x and 2.x share, which is nearly everything."""
+
+    divisor: ClassVar[int] = 8
+    latent = LatentSpec(channels=4, downscale=8, scale=0.18215)
+    pad_token: ClassVar[int]
+
+    def __init__(
+        self,
+        unet: UNet2DConditionModel,
+        vae: AutoencoderKL,
+        text_encoder: CLIPTextModel,
+        settings: SDSettings,
+        kept: Mapping[str, Tensor] | None = None,
+    ):
+        """Put a model together.
+
+        Args:
+            unet, vae, text_encoder: loaded networks.
+            settings: what their weights do not tell.
+            kept: tensors of the source file that no network uses, written back by `save`.
+        """
+        self.denoiser = unet
+        self.vae = vae
+        self.text_encoders = (text_encoder,)
+        self.settings = settings
+        prediction = "v" if settings.v_parameterization else "epsilon"
+        self.schedule = NoiseSchedule.scaled_linear(prediction).to(unet.device)
+        self.kept = dict(kept or {})
+        self._tokenizer = ClipTokenizer(settings.max_token_length, self.pad_token)
+
+    @property
+    def tokenizer(self) -> ClipTokenizer:
+        """The picklable tokenizer."""
+        return self._tokenizer
+
+    def tokenize(self, captions: Sequence[str]) -> Tokens:
+        """Ids (b, rows of 77, 77) on the CPU."""
+        return self._tokenizer(captions)
+
+    def encode_text(self, tokens: Tokens) -> Text:
+        """Hidden states (b, 77, d); of several rows (b, 2 + 75 rows, d): one start, the rows' texts, one end."""
+        encoder = self.text_encoders[0]
+        ids = tokens.ids[0].to(_device(encoder))
+        hidden = _clip_hidden(encoder, ids.flatten(0, 1), self.settings.clip_skip or 1)
+        return Text(join_rows(hidden.unflatten(0, ids.shape[:2])))
+
+    def encode_image(self, pixels: Tensor, generator: torch.Generator | None = None) -> Tensor:
+        """Scaled latents (b, 4, h/8, w/8) of pixels (b, 3, h, w) in -1…1: a sample, or without a generator the mean."""
+        pixels = pixels.to(_device(self.vae), _dtype(self.vae))
+        posterior = self.vae.encode(pixels).latent_dist
+        drawn = posterior.mode() if generator is None else posterior.sample(generator)
+        return (drawn - self.latent.shift) * self.latent.scale
+
+    def decode_latents(self, latents: Tensor) -> Tensor:
+        """Pixels (b, 3, h, w) in -1…1, float32."""
+        unscaled = latents.to(_device(self.vae)) / self.latent.scale + self.latent.shift
+        return self.vae.decode(unscaled.to(_dtype(self.vae))).sample.float().clamp(-1, 1)
+
+    def predict(self, noisy: Tensor, timesteps: Tensor, text: Text) -> Tensor:
+        """The U-Net's noise or velocity (b, 4, h, w)."""
+        dtype = _dtype(self.denoiser)
+        return self.denoiser(noisy.to(dtype), timesteps, text.hidden.to(dtype), return_dict=False)[0]
+
+    def adapter_targets(self) -> Iterator[AdapterTarget]:
+        """Every weight that adapters may train: text encoder first, then U-Net, as LoRA files list them."""
+        networks: dict[str, nn.Module] = {"te1": self.text_encoders[0], "unet": self.denoiser}
+        shapes = {part: {n: tuple(p.shape) for n, p in net.named_parameters()} for part, net in networks.items()}
+        for target in sd_targets(shapes):
+            module = networks[target.part].get_submodule(target.module)
+            yield AdapterTarget(target.name, target.part, (module,), target.is_conv3x3, target.needs_conv_dim)
+
+    def set_gradient_checkpointing(self, enabled: bool) -> None:
+        """Keep fewer activations for the backward pass and compute them again: less memory, about a quarter slower."""
+        if enabled:
+            self.denoiser.enable_gradient_checkpointing()
+            self.text_encoders[0].gradient_checkpointing_enable({"use_reentrant": False})
+        else:
+            self.denoiser.disable_gradient_checkpointing()
+            self.text_encoders[0].gradient_checkpointing_disable()
+
+    def sample(
+        self,
+        prompt: str,
+        negative_prompt: str = "",
+        *,
+        width: int,
+        height: int,
+        steps: int,
+        scale: float,
+        seed: int,
+        sampler: str = "ddim",
+    ) -> Image.Image:
+        """One picture of this size; see `sampling.sample_picture`."""
+        from sd_scripts.models.sampling import SampleSettings, sample_picture
+
+        return sample_picture(self, prompt, negative_prompt, SampleSettings(width, height, steps, scale, seed, sampler))
+
+    def save(self, path: Path, dtype: torch.dtype | None, metadata: Mapping[str, str]) -> None:
+        """Write the whole model as `.safetensors`, `.ckpt`, or (any path without such a suffix) as a diffusers folder."""
+        from sd_scripts.models.sd_files import save_stable_diffusion
+
+        save_stable_diffusion(self, path, dtype, metadata)
+
+
+class StableDiffusion1(StableDiffusion):
+    """SD 1.x: CLIP-L text encoder, eight heads in every attention."""
+
+    name: ClassVar[str] = "sd1"
+    pad_token = END
+
+
+class StableDiffusion2(StableDiffusion):
+    """SD 2.x: OpenCLIP ViT-H text encoder without its last layer, heads of width 64."""
+
+    name: ClassVar[str] = "sd2"
+    pad_token = 0
+
+
+def _clip_hidden(encoder: CLIPTextModel, ids: Tensor, skip: int) -> Tensor:
+    """Normalised output (n, 77, d) of the n-th last layer."""
+    if skip == 1:
+        return encoder(ids).last_hidden_state
+    # the last entry is the last layer's output before the final norm
+    hidden = encoder(ids, output_hidden_states=True).hidden_states[-skip]
+    return encoder.final_layer_norm(hidden)
+
+
+def join_rows(hidden: Tensor) -> Tensor:
+    """Hidden states of a long caption's rows (b, rows, n, d) as one text (b, 2 + rows (n - 2), d)."""
+    if hidden.shape[1] == 1:
+        return hidden[:, 0]
+    texts = hidden[:, :, 1:-1].flatten(1, 2)
+    return torch.cat([hidden[:, 0, :1], texts, hidden[:, -1, -1:]], dim=1)
+
+
+def _dtype(network: nn.Module) -> torch.dtype:
+    return next(network.parameters()).dtype
+
+
+def _device(network: nn.Module) -> torch.device:
+    return next(network.parameters()).device

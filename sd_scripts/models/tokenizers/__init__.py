@@ -1,0 +1,1 @@
+"""Tokenizers that work offline: their vocabularies are shipped with the program."""
