@@ -9,6 +9,7 @@ import ast
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from importlib.machinery import ModuleSpec
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -30,8 +31,7 @@ class Signature:
 
 def is_installed(path: str) -> bool:
     """Whether the package of a class path can be imported."""
-    top = path.split(".")[0]
-    return top.isidentifier() and find_spec(top) is not None
+    return _top_spec(path.split(".")[0]) is not None
 
 
 @lru_cache
@@ -106,7 +106,7 @@ def _module(parts: list[str] | tuple[str, ...]) -> _Module | None:
     """The module's parsed source; only the top package is looked up through Python, which does not import it."""
     if not parts or not all(part.isidentifier() for part in parts):
         return None
-    spec = find_spec(parts[0])
+    spec = _top_spec(parts[0])
     if spec is None or not spec.origin or not spec.origin.endswith(".py"):
         return None
     file = Path(spec.origin)
@@ -115,14 +115,24 @@ def _module(parts: list[str] | tuple[str, ...]) -> _Module | None:
             return None
         as_package = file.parent / part / "__init__.py"
         file = as_package if as_package.is_file() else file.parent / f"{part}.py"
-    if not file.is_file():
+    tree = _parse(file) if file.is_file() else None
+    return _Module(file, tuple(parts), tree) if tree else None
+
+
+def _top_spec(name: str) -> ModuleSpec | None:
+    """Where a top package lies; None if it is not there or is no importable name (as `__main__`)."""
+    try:
+        return find_spec(name) if name.isidentifier() else None
+    except ValueError:
         return None
-    return _Module(file, tuple(parts), _parse(file))
 
 
 @lru_cache
-def _parse(file: Path) -> ast.Module:
-    return ast.parse(file.read_text(encoding="utf-8"))
+def _parse(file: Path) -> ast.Module | None:
+    try:
+        return ast.parse(file.read_bytes())  # bytes: the file may declare its encoding
+    except SyntaxError:
+        return None  # for another Python version
 
 
 def _imports(module: _Module) -> Iterator[tuple[str, tuple[str, ...], str]]:

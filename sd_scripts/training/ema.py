@@ -12,7 +12,7 @@ from torch.nn import Parameter
 
 
 class Ema:
-    """Exponential moving average of parameters, kept in float32 on their devices.
+    """Exponential moving average of parameters, kept in float32 beside them.
 
     Polyak and Juditsky (1992). Call `update` after every optimizer step; `swapped` puts the average into the model for
     saving and sampling.
@@ -41,6 +41,7 @@ class Ema:
     def update(self) -> None:
         """Move the average towards the weights as they are now. No synchronisation with the device."""
         now = [p.detach().float() for p in self.parameters]
+        self.average = [a.to(p.device) for a, p in zip(self.average, now, strict=True)]  # the model may have moved
         torch._foreach_lerp_(self.average, now, 1 - self.decay_at(self.updates))
         self.updates += 1
 

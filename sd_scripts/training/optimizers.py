@@ -54,7 +54,9 @@ def import_class(option: str, path: str, install: str) -> type:
     try:
         module = importlib.import_module(module_path)
     except ImportError as failure:
-        raise ConfigError(option, path, f"cannot be imported ({failure}); run: pip install {install}") from failure
+        raise ConfigError(
+            option, path, f"cannot be imported ({failure}); check the path, or run: pip install {install}"
+        ) from failure
     if not isinstance(getattr(module, name, None), type):
         raise ConfigError(option, path, f"{module_path} has no such class{did_you_mean(name, dir(module))}")
     return getattr(module, name)

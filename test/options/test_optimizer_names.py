@@ -1,23 +1,16 @@
 import subprocess
 import sys
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 
 from sd_scripts.options.optimizer_names import OPTIMIZERS, check_optimizer, choose_optimizer
+from sd_scripts.options.recipes import NetworkTraining
 
 
 def options(name=None, arguments=None, **others):
-    defaults = {
-        "optimizer_type": name,
-        "optimizer_args": arguments,
-        "use_8bit_adam": False,
-        "use_lion_optimizer": False,
-        "learning_rate": 1e-4,
-        "max_grad_norm": 1.0,
-    }
-    return SimpleNamespace(**defaults | others)
+    others.setdefault("learning_rate", 1e-4)
+    return NetworkTraining(optimizer_type=name, optimizer_args=arguments, **others)
 
 
 def found(cfg):

@@ -1,29 +1,13 @@
-from types import SimpleNamespace
-
 import pytest
 
 from sd_scripts.errors import ConfigError
+from sd_scripts.options.recipes import NetworkTraining
 from sd_scripts.options.scheduler_names import SCHEDULES, check_scheduler, count_steps
 
 
 def options(**given):
-    defaults = {
-        "lr_scheduler": "constant",
-        "lr_scheduler_type": None,
-        "lr_scheduler_args": None,
-        "lr_warmup_steps": 0,
-        "lr_decay_steps": 0,
-        "lr_scheduler_num_cycles": 1,
-        "lr_scheduler_power": 1.0,
-        "lr_scheduler_timescale": None,
-        "lr_scheduler_min_lr_ratio": 0.1,
-        "learning_rate": 1e-4,
-        "optimizer_type": None,
-        "optimizer_args": None,
-        "use_8bit_adam": False,
-        "use_lion_optimizer": False,
-    }
-    return SimpleNamespace(**defaults | given)
+    given.setdefault("lr_scheduler_min_lr_ratio", 0.1)
+    return NetworkTraining(**given)
 
 
 @pytest.mark.parametrize("name", [n for n in SCHEDULES if n not in ("adafactor", "piecewise_constant")])

@@ -1,29 +1,14 @@
-from types import SimpleNamespace
-
 import pytest
 import torch
 from torch.testing import assert_close
 
 from sd_scripts.models.noise_schedule import NoiseSchedule
+from sd_scripts.options.training import Noise
 from sd_scripts.training.noise import draw_noise, level_sizes, offset_noise, perturbed_noise, pyramid_noise
-
-PLAIN = {
-    "noise_offset": None,
-    "noise_offset_random_strength": False,
-    "adaptive_noise_scale": None,
-    "multires_noise_iterations": None,
-    "multires_noise_discount": 0.3,
-    "ip_noise_gamma": None,
-    "ip_noise_gamma_random_strength": False,
-}
 
 
 def same(actual, expected):
     assert_close(actual, expected, rtol=1e-5, atol=1e-6)
-
-
-def noise_options(**options):
-    return SimpleNamespace(**PLAIN | options)
 
 
 def generators(*seeds):
@@ -79,7 +64,7 @@ def test_noisy_latents_match_golden(case):
 
 
 def test_plain_noise_is_standard_normal_and_the_same_for_target_and_input():
-    noise = draw_noise(torch.zeros(4, 4, 64, 64), noise_options(), generators(0, 1, 2, 3))
+    noise = draw_noise(torch.zeros(4, 4, 64, 64), Noise(), generators(0, 1, 2, 3))
     assert noise.added is noise.target
     assert abs(noise.target.mean()) < 0.02 and abs(noise.target.std() - 1) < 0.02
 
@@ -96,7 +81,7 @@ EVERYTHING = {
 
 def test_a_sample_s_noise_does_not_depend_on_the_batch_around_it():
     latents = torch.randn(3, 4, 8, 12, generator=torch.Generator().manual_seed(9))
-    cfg = noise_options(**EVERYTHING)
+    cfg = Noise(**EVERYTHING)
     together = draw_noise(latents, cfg, generators(5, 6, 7))
     alone = draw_noise(latents[1:2], cfg, generators(6))
     assert torch.equal(together.target[1:2], alone.target)
@@ -105,7 +90,7 @@ def test_a_sample_s_noise_does_not_depend_on_the_batch_around_it():
 
 def test_draws_of_the_options_are_those_of_the_pure_functions():
     latents = torch.randn(1, 4, 8, 8, generator=torch.Generator().manual_seed(9))
-    cfg = noise_options(noise_offset=0.05, ip_noise_gamma=0.2)
+    cfg = Noise(noise_offset=0.05, ip_noise_gamma=0.2)
     (generator,) = generators(3)
     noise = torch.randn(1, 4, 8, 8, generator=generator)
     noise = offset_noise(noise, torch.randn(1, 4, 1, 1, generator=generator), 0.05)
@@ -115,7 +100,7 @@ def test_draws_of_the_options_are_those_of_the_pure_functions():
 
 
 def test_random_strength_is_even_between_zero_and_the_value():
-    cfg = noise_options(noise_offset=1.0, noise_offset_random_strength=True)
+    cfg = Noise(noise_offset=1.0, noise_offset_random_strength=True)
     latents = torch.zeros(1, 1, 2, 2)
     strengths = []
     for seed in range(300):
@@ -130,16 +115,16 @@ def test_random_strength_is_even_between_zero_and_the_value():
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 def test_noise_has_the_dtype_of_the_latents(dtype):
-    noise = draw_noise(torch.zeros(2, 4, 8, 8, dtype=dtype), noise_options(**EVERYTHING), generators(0, 1))
+    noise = draw_noise(torch.zeros(2, 4, 8, 8, dtype=dtype), Noise(**EVERYTHING), generators(0, 1))
     assert noise.target.dtype == noise.added.dtype == dtype
 
 
 def test_pyramid_noise_has_unit_variance_per_sample():
-    cfg = noise_options(multires_noise_iterations=8, multires_noise_discount=0.8)
+    cfg = Noise(multires_noise_iterations=8, multires_noise_discount=0.8)
     noise = draw_noise(torch.zeros(3, 4, 32, 32), cfg, generators(0, 1, 2)).target
     same(noise.std(dim=(1, 2, 3)), torch.ones(3))
 
 
 def test_number_of_generators_must_be_that_of_the_samples():
     with pytest.raises(ValueError, match="2 generators for 3 samples"):
-        draw_noise(torch.zeros(3, 4, 8, 8), noise_options(), generators(0, 1))
+        draw_noise(torch.zeros(3, 4, 8, 8), Noise(), generators(0, 1))

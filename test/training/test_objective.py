@@ -1,10 +1,9 @@
-from types import SimpleNamespace
-
 import pytest
 import torch
 from torch.testing import assert_close
 
 from sd_scripts.models.noise_schedule import NoiseSchedule
+from sd_scripts.options.training import Loss
 from sd_scripts.training import objective
 from sd_scripts.training.loss_average import LossAverage
 
@@ -19,20 +18,6 @@ def same(actual, expected):
 def snr_of_the_golden_weights(case):
     """The golden weights use the SNR before rescaling, also with zero_terminal_snr; as formulas they are right."""
     return SCHEDULE.snr(torch.tensor(case.inputs["timesteps"]))
-
-
-def loss_options(**options):
-    defaults = {
-        "loss_type": "l2",
-        "huber_schedule": "snr",
-        "huber_c": 0.1,
-        "huber_scale": 1.0,
-        "min_snr_gamma": None,
-        "debiased_estimation_loss": False,
-        "scale_v_pred_loss_like_noise_pred": False,
-        "v_pred_like_loss": None,
-    }
-    return SimpleNamespace(**defaults | options)
 
 
 @pytest.mark.golden("losses", "pointwise")
@@ -92,7 +77,7 @@ def test_scaling_v_to_noise_matches_golden(case):
 
 @pytest.mark.golden("losses", "v_pred_like_loss")
 def test_v_pred_like_loss_matches_golden(case):
-    options = loss_options(v_pred_like_loss=case.inputs["factor"])
+    options = Loss(v_pred_like_loss=case.inputs["factor"])
     snr = snr_of_the_golden_weights(case)
     same(objective.timestep_weighted(case.inputs["loss"], snr, "epsilon", options), case.expected)
 
@@ -131,9 +116,7 @@ def test_masked_area_does_not_change_the_gradient():
     prediction = torch.randn(1, 2, 4, 4, generator=torch.Generator().manual_seed(0), requires_grad=True)
     mask = torch.zeros(1, 8, 8)
     mask[:, :, :4] = 1
-    loss = objective.training_loss(
-        prediction, torch.zeros(1, 2, 4, 4), torch.tensor([500]), SCHEDULE, loss_options(), mask
-    )
+    loss = objective.training_loss(prediction, torch.zeros(1, 2, 4, 4), torch.tensor([500]), SCHEDULE, Loss(), mask)
     loss.backward()
     assert (prediction.grad[..., 2:] == 0).all()
     same(prediction.grad[..., :2], 2 * prediction.detach()[..., :2] / prediction.numel())
@@ -158,7 +141,7 @@ def test_whole_chain_matches_golden(case):
         case.inputs["target"],
         timesteps,
         schedule,
-        loss_options(**options),
+        Loss(**options),
         case.inputs["alpha_masks"],
         case.inputs["loss_weights"],
     )
@@ -170,9 +153,7 @@ def test_whole_chain_matches_golden(case):
 
 def test_loss_is_computed_in_float32():
     prediction = torch.full((1, 1, 2, 2), 300.0, dtype=torch.float16)  # its square is no float16
-    loss = objective.training_loss(
-        prediction, torch.zeros_like(prediction), torch.tensor([3]), SCHEDULE, loss_options()
-    )
+    loss = objective.training_loss(prediction, torch.zeros_like(prediction), torch.tensor([3]), SCHEDULE, Loss())
     assert loss.dtype == torch.float32 and loss.item() == 90000.0
 
 

@@ -1,6 +1,5 @@
 import copy
 import sys
-from types import SimpleNamespace
 
 import pytest
 import torch
@@ -9,6 +8,7 @@ from torch import nn
 from sd_scripts.errors import ConfigError
 from sd_scripts.options.class_files import is_installed
 from sd_scripts.options.optimizer_names import OPTIMIZERS
+from sd_scripts.options.training import Optimizer
 from sd_scripts.training.optimizers import (
     d_times_lr,
     eval_mode,
@@ -22,15 +22,8 @@ ADAPTIVE = [known.name for known in OPTIMIZERS.values() if known.is_adaptive]
 
 
 def optimizer_options(name=None, arguments=None, **options):
-    defaults = {
-        "optimizer_type": name,
-        "optimizer_args": arguments,
-        "use_8bit_adam": False,
-        "use_lion_optimizer": False,
-        "learning_rate": 1.0 if name in ADAPTIVE else 1e-3,
-        "max_grad_norm": 1.0,
-    }
-    return SimpleNamespace(**defaults | options)
+    options.setdefault("learning_rate", 1.0 if name in ADAPTIVE else 1e-3)
+    return Optimizer(optimizer_type=name, optimizer_args=arguments, **options)
 
 
 def small_net():
@@ -214,6 +207,7 @@ def test_modes_are_no_ops_for_other_optimizers():
     [
         (optimizer_options("AdmW"), "optimizer_type", 'did you mean "AdamW"'),
         (optimizer_options("torch.optim.AdamX"), "optimizer_type", 'no such class, did you mean "Adam'),
+        (optimizer_options("torch.optmi.Adam"), "optimizer_type", "torch.optmi'.; check the path"),
         (optimizer_options("LBFGS"), "optimizer_type", "several times per step"),
         (optimizer_options("no_such_package.Adam"), "optimizer_type", "pip install no_such_package"),
         (optimizer_options("AdamW", ["weight_deca=0.1"]), "optimizer_args", 'did you mean "weight_decay"'),

@@ -1,5 +1,4 @@
 import warnings
-from types import SimpleNamespace
 
 import pytest
 import torch
@@ -7,29 +6,13 @@ from torch.testing import assert_close
 
 from sd_scripts.errors import ConfigError
 from sd_scripts.options.scheduler_names import SCHEDULES
+from sd_scripts.options.training import Optimizer, Scheduler
 from sd_scripts.training.optimizers import make_optimizer
 from sd_scripts.training.schedulers import PlateauLR, advance, make_scheduler
 
 
-def scheduler_options(**options):
-    defaults = {
-        "lr_scheduler": "constant",
-        "lr_scheduler_type": None,
-        "lr_scheduler_args": None,
-        "lr_warmup_steps": 0,
-        "lr_decay_steps": 0,
-        "lr_scheduler_num_cycles": 1,
-        "lr_scheduler_power": 1.0,
-        "lr_scheduler_timescale": None,
-        "lr_scheduler_min_lr_ratio": None,
-        "optimizer_type": "AdamW",
-        "optimizer_args": None,
-        "use_8bit_adam": False,
-        "use_lion_optimizer": False,
-        "learning_rate": 1e-4,
-        "max_grad_norm": 1.0,
-    }
-    return SimpleNamespace(**defaults | options)
+class SchedulerOptions(Scheduler, Optimizer):
+    learning_rate: float = 1e-4
 
 
 def rates_used(cfg, *, group_lrs=(1e-4,), total=100, steps=100, advances_per_step=1, losses=None):
@@ -63,7 +46,7 @@ def test_schedules_match_golden(case):
     Ours counts optimizer steps whatever the number of processes, so a warm-up of 10 steps there lasts 10 steps, not 5.
     """
     inputs = case.inputs
-    cfg = scheduler_options(**inputs["options"])
+    cfg = SchedulerOptions(**inputs["options"])
     total, processes = inputs["max_train_steps"], inputs["num_processes"]
     arguments = {
         "group_lrs": inputs["group_lrs"],
@@ -84,36 +67,36 @@ def test_schedules_match_golden(case):
 
 
 def test_number_of_processes_does_not_change_the_warm_up():
-    used = rates_used(scheduler_options(lr_scheduler="linear", lr_warmup_steps=10))
+    used = rates_used(SchedulerOptions(lr_scheduler="linear", lr_warmup_steps=10))
     assert used[5] == pytest.approx(5e-5) and used[10] == pytest.approx(1e-4)
 
 
 def test_constant_with_warm_up_is_constant_with_warmup():
-    plain = scheduler_options(lr_scheduler="constant", lr_warmup_steps=10)
-    named = scheduler_options(lr_scheduler="constant_with_warmup", lr_warmup_steps=10)
+    plain = SchedulerOptions(lr_scheduler="constant", lr_warmup_steps=10)
+    named = SchedulerOptions(lr_scheduler="constant_with_warmup", lr_warmup_steps=10)
     assert rates_used(plain) == rates_used(named)
 
 
 def test_cosine_with_min_lr_without_a_floor_is_cosine():
-    floored = scheduler_options(lr_scheduler="cosine_with_min_lr", lr_warmup_steps=10)
-    plain = scheduler_options(lr_scheduler="cosine", lr_warmup_steps=10)
+    floored = SchedulerOptions(lr_scheduler="cosine_with_min_lr", lr_warmup_steps=10)
+    plain = SchedulerOptions(lr_scheduler="cosine", lr_warmup_steps=10)
     assert_close(torch.tensor(rates_used(floored)), torch.tensor(rates_used(plain)))
 
 
 def test_cosine_warmup_with_min_lr_starts_above_0_and_ends_at_the_floor():
-    cfg = scheduler_options(lr_scheduler="cosine_warmup_with_min_lr", lr_warmup_steps=10, lr_scheduler_min_lr_ratio=0.1)
+    cfg = SchedulerOptions(lr_scheduler="cosine_warmup_with_min_lr", lr_warmup_steps=10, lr_scheduler_min_lr_ratio=0.1)
     used = rates_used(cfg)
     assert used[0] == pytest.approx(1e-5) and used[9] == pytest.approx(1e-4) and used[99] == pytest.approx(1e-5)
 
 
 @pytest.mark.parametrize("floor", ["min_lr=2e-5", "min_lr_rate=0.2"])
 def test_floor_may_be_given_as_an_argument(floor):
-    cfg = scheduler_options(lr_scheduler="cosine_with_min_lr", lr_scheduler_args=[floor])
+    cfg = SchedulerOptions(lr_scheduler="cosine_with_min_lr", lr_scheduler_args=[floor])
     assert rates_used(cfg, steps=101)[100] == pytest.approx(2e-5)
 
 
 def test_plateau_lowers_the_rate_when_the_mean_of_a_window_no_longer_falls():
-    cfg = scheduler_options(lr_scheduler="reduce_lr_on_plateau", lr_scheduler_args=["window=5", "patience=1"])
+    cfg = SchedulerOptions(lr_scheduler="reduce_lr_on_plateau", lr_scheduler_args=["window=5", "patience=1"])
     falling = [1 - 0.01 * step for step in range(30)]
     assert rates_used(cfg, losses=falling, steps=30)[-1] == 1e-4
     used = rates_used(cfg, losses=falling + [0.8] * 20, steps=50)
@@ -121,7 +104,7 @@ def test_plateau_lowers_the_rate_when_the_mean_of_a_window_no_longer_falls():
 
 
 def test_plateau_goes_on_in_mid_window_after_a_resume():
-    cfg = scheduler_options(lr_scheduler="reduce_lr_on_plateau", lr_scheduler_args=["window=4", "patience=0"])
+    cfg = SchedulerOptions(lr_scheduler="reduce_lr_on_plateau", lr_scheduler_args=["window=4", "patience=0"])
 
     def run(scheduler, optimizer, steps):
         for _ in range(steps):
@@ -147,7 +130,7 @@ def test_plateau_goes_on_in_mid_window_after_a_resume():
 @pytest.mark.parametrize("name", [name for name in SCHEDULES if name != "adafactor"])
 def test_every_name_runs_resumes_and_takes_any_case(name):
     arguments = ["step_rules='1:2,0.5:4,0.1'"] if name == "piecewise_constant" else None
-    cfg = scheduler_options(lr_scheduler=name.title(), lr_scheduler_args=arguments, lr_decay_steps="20%")
+    cfg = SchedulerOptions(lr_scheduler=name.title(), lr_scheduler_args=arguments, lr_decay_steps="20%")
 
     def fresh():
         optimizer, _ = make_optimizer(cfg, [{"params": [torch.nn.Parameter(torch.ones(1))]}])
@@ -168,7 +151,7 @@ def test_every_name_runs_resumes_and_takes_any_case(name):
 
 
 def test_adafactor_reports_the_rate_it_sets_itself():
-    cfg = scheduler_options(
+    cfg = SchedulerOptions(
         optimizer_type="AdaFactor", optimizer_args=["scale_parameter=False"], lr_scheduler="cosine", learning_rate=3e-4
     )
     used = rates_used(cfg, group_lrs=(1e-4, 2e-4), steps=3)
@@ -177,18 +160,18 @@ def test_adafactor_reports_the_rate_it_sets_itself():
 
 
 def test_a_class_of_another_module_works_and_its_complaint_is_readable():
-    cfg = scheduler_options(
+    cfg = SchedulerOptions(
         lr_scheduler_type="torch.optim.lr_scheduler.OneCycleLR", lr_scheduler_args=["max_lr=1e-3", "total_steps=10"]
     )
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         assert max(rates_used(cfg, total=10, steps=9)) == pytest.approx(1e-3, rel=0.1)
-    bad = scheduler_options(lr_scheduler_type="OneCycleLR", lr_scheduler_args=["max_lr=1e-3"])
+    bad = SchedulerOptions(lr_scheduler_type="OneCycleLR", lr_scheduler_args=["max_lr=1e-3"])
     with pytest.raises(ConfigError, match="OneCycleLR refuses this: You must define either total_steps"):
         rates_used(bad)
 
 
 def test_polynomial_ending_above_the_start_is_refused_with_the_reason():
-    cfg = scheduler_options(lr_scheduler="polynomial", lr_scheduler_args=["lr_end=1"])
+    cfg = SchedulerOptions(lr_scheduler="polynomial", lr_scheduler_args=["lr_end=1"])
     with pytest.raises(ConfigError, match="must be smaller than initial lr"):
         rates_used(cfg)
