@@ -55,7 +55,7 @@ def _fill(page: gr.Blocks, context: Context) -> None:
     def show_run(name: str) -> list:
         return [gr.Tabs(selected="runs"), name, {}]
 
-    lora.connect(context, lora_tab, show_run, [tabs, runs_tab.chosen, runs_tab.seen])
+    lora.connect(context, lora_tab, page, show_run, [tabs, runs_tab.chosen, runs_tab.seen])
     runs.connect(context, runs_tab, lora_tab.live, lora_tab.stop, page)
     gr.HTML(DIALOG, js_on_load=asset("browse.js"), server_functions=[browse.list_folder], elem_id="browse")
 

@@ -6,7 +6,6 @@ zero, and a text that is no number stays as it was typed, with the problem benea
 
 from __future__ import annotations
 
-import html
 import shlex
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -95,7 +94,7 @@ def title(spec: OptionSpec) -> str:
 
 def info(spec: OptionSpec) -> str:
     """The help, then the option's name as files and the command line write it."""
-    return f"{html.escape(spec.help, quote=False)} <code>{spec.name}</code>"
+    return f"{spec.help} · {spec.name}"
 
 
 def placeholder(spec: OptionSpec) -> str:

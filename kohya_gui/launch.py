@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import importlib.metadata
 import os
-import platform
 import shlex
 import subprocess
 import sys
@@ -18,13 +16,10 @@ from sd_scripts.options.recipes import Recipe
 from sd_scripts.options.schema import Options
 from sd_scripts.options.toml_files import write_settings
 from sd_scripts.training.run_folder import RunFolder, Status, new_run_path, write_json
+from sd_scripts.versions import version_lines
 
 GUI_SETS = frozenset({"run_dir"})  # given on the command line, not in the settings file
 MOST_CPU_THREADS = 16
-REPORTED_PACKAGES = (
-    "torch", "accelerate", "diffusers", "transformers", "safetensors", "tokenizers", "numpy", "pillow", "pydantic",
-    "gradio", "tensorboard", "bitsandbytes", "prodigyopt", "schedulefree", "lycoris-lora", "xformers",
-)  # fmt: skip
 
 
 def training_command(recipe: Recipe, options: Options, config_file: Path, run_dir: Path | None) -> list[str]:
@@ -58,7 +53,7 @@ def prepare(runs_dir: Path, recipe: Recipe, options: Options) -> RunFolder:
     write_settings(run.config, options, leave_out=GUI_SETS)
     command = training_command(recipe, options, run.config, run.path)
     run.command.write_text(command_text(command) + "\n", encoding="utf-8")
-    run.versions.write_text(versions_text(), encoding="utf-8")
+    run.versions.write_text("\n".join(version_lines()) + "\n", encoding="utf-8")
     write_json(run.path / "queued.json", {"argv": command, "script": recipe.script})
     run.write_status(Status("queued"))
     return run
@@ -108,14 +103,3 @@ def _detached() -> dict[str, int | bool]:
 
 def _cpu_threads() -> int:
     return min(psutil.cpu_count(logical=False) or os.cpu_count() or 1, MOST_CPU_THREADS)
-
-
-def versions_text() -> str:
-    """Versions of what a training depends on, one a line; packages that are not installed are left out."""
-    lines = [f"python {platform.python_version()}", f"system {platform.platform()}"]
-    for package in REPORTED_PACKAGES:
-        try:
-            lines.append(f"{package} {importlib.metadata.version(package)}")
-        except importlib.metadata.PackageNotFoundError:
-            continue
-    return "\n".join(lines) + "\n"

@@ -55,14 +55,14 @@ def build(context: Context) -> LoraTab:
     with gr.Row(elem_classes="page"):
         with gr.Column(scale=3, min_width=340):
             presets = preset_row.build(context)
-            with gr.Group(elem_classes="essentials"):
+            with gr.Column(elem_classes="essentials"):
                 form.essentials(shown)
             form.sections(shown)
         with gr.Column(scale=2, min_width=320, elem_classes="beside"):
             with gr.Row(elem_classes="actions"):
-                start = gr.Button("Start training", variant="primary", elem_id="start", min_width=140)
-                stop = gr.Button("Stop", elem_id="stop", interactive=False, min_width=80)
-                show = gr.Button("Show command", elem_id="show-command", min_width=120)
+                start = gr.Button("Start training", variant="primary", elem_id="start", min_width=120, size="md")
+                stop = gr.Button("Stop", elem_id="stop", interactive=False, min_width=70, size="md")
+                show = gr.Button("Show command", elem_id="show-command", min_width=110, size="md")
             said = gr.HTML(elem_id="said")
             with gr.Group(visible=False, elem_classes="question") as question:
                 asked = gr.HTML()
@@ -79,7 +79,9 @@ def build(context: Context) -> LoraTab:
     return LoraTab(form, presets, start, stop, show, said, question, asked, replace, keep, live, plan, command, look)
 
 
-def connect(context: Context, tab: LoraTab, show_run: Callable[[str], list], show_run_outputs: list) -> None:
+def connect(
+    context: Context, tab: LoraTab, page: gr.Blocks, show_run: Callable[[str], list], show_run_outputs: list
+) -> None:
     """Connect the tab.
 
     Args:
@@ -129,7 +131,9 @@ def connect(context: Context, tab: LoraTab, show_run: Callable[[str], list], sho
     inputs = form.inputs
     after_start = [tab.said, plan, tab.question, tab.asked, *show_run_outputs]
     gr.on([widget.input for widget in inputs], None, js=PLAN_AFTER_A_PAUSE, **quick)
-    tab.look.click(look_at_plan, inputs, plan, trigger_mode="always_last", concurrency_limit=4, **quick)
+    looked = {"fn": look_at_plan, "inputs": inputs, "outputs": plan, "concurrency_limit": 4, **quick}
+    page.load(**looked)
+    tab.look.click(**looked, trigger_mode="always_last")
     tab.start.click(begin, inputs, after_start, trigger_mode="once", **quick)
     tab.replace.click(begin_anyway, inputs, after_start, trigger_mode="once", **quick)
     tab.keep.click(lambda: gr.Group(visible=False), None, tab.question, **quick)

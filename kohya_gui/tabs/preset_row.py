@@ -44,8 +44,8 @@ def build(context: Context) -> PresetRow:
             scale=4,
             elem_id="preset",
         )
-        load = gr.Button("Load", min_width=70, elem_id="load-preset")
-        save = gr.Button("Save", min_width=70, elem_id="save-preset")
+        load = gr.Button("Load", min_width=70, size="md", elem_id="load-preset")
+        save = gr.Button("Save", min_width=70, size="md", elem_id="save-preset")
     said = gr.HTML(elem_id="preset-said")
     with gr.Group(visible=False, elem_classes="question") as question:
         asked = gr.HTML()
