@@ -90,12 +90,15 @@ class RelativeStep(LRScheduler):
             group["lr"] = learning_rate
         super().__init__(optimizer)
 
-    def get_lr(self) -> list[float | Tensor]:
-        """The last step's rate per group, that of the group's first stepped parameter."""
+    def get_lr(self) -> list[float]:
+        """The last step's rate per group, that of the group's first stepped parameter.
+
+        Reading it waits for the device, as Adafactor itself does for every parameter.
+        """
         rates = []
         for group, initial in zip(self.optimizer.param_groups, self.base_lrs, strict=True):
             states = [self.optimizer.state[p] for p in group["params"] if p in self.optimizer.state]
-            rates.append(self.optimizer._get_lr(group, states[0]) if states else initial)
+            rates.append(float(self.optimizer._get_lr(group, states[0])) if states else initial)
         return rates
 
 

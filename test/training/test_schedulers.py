@@ -159,6 +159,18 @@ def test_adafactor_reports_the_rate_it_sets_itself():
     assert used[1] == [0.01, 0.01]  # min(0.01, 1 / sqrt(step))
 
 
+def test_adafactor_s_reported_rates_are_plain_numbers_also_where_they_depend_on_the_weights():
+    parameter = torch.nn.Parameter(torch.full((2, 2), 0.5))
+    cfg = SchedulerOptions(optimizer_type="AdaFactor")
+    optimizer, _ = make_optimizer(cfg, [{"params": [parameter]}])
+    scheduler = make_scheduler(cfg, optimizer, 10)
+    parameter.grad = torch.ones(2, 2)
+    optimizer.step()
+    advance(scheduler, torch.tensor(1.0))
+    (rate,) = scheduler.get_last_lr()
+    assert type(rate) is float and rate == pytest.approx(0.01 * 0.5)  # min(0.01, 1 / sqrt(1)) x the weights' RMS
+
+
 def test_a_class_of_another_module_works_and_its_complaint_is_readable():
     cfg = SchedulerOptions(
         lr_scheduler_type="torch.optim.lr_scheduler.OneCycleLR", lr_scheduler_args=["max_lr=1e-3", "total_steps=10"]
