@@ -37,9 +37,10 @@ class AdapterModule(nn.Module, ABC):
 
     suffixes: ClassVar[tuple[str, ...]]  # tensor names in a file, without the module's name; "alpha" included
 
-    def __init__(self, target: AdapterTarget, dropouts: Dropouts, draws: DrawKey):
+    def __init__(self, target: AdapterTarget, size: Size, dropouts: Dropouts, draws: DrawKey):
         super().__init__()
         self.target = target
+        self.size = size
         self.multiplier = 1.0
         self.dropouts = dropouts
         self._draws = draws

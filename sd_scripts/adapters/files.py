@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import pickle
-import uuid
 import zipfile
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -16,6 +14,7 @@ from torch import Tensor
 
 from sd_scripts.adapters.hashes import network_hashes
 from sd_scripts.errors import UserError
+from sd_scripts.models.checkpoints import replacing
 
 SAFETENSORS = ".safetensors"
 PICKLES = (".pt", ".ckpt", ".pth", ".bin")
@@ -52,14 +51,10 @@ def write_tensors(path: Path, tensors: Mapping[str, Tensor], metadata: Mapping[s
 
 
 def replace_file(path: Path, write: Callable[[Path], None]) -> Path:
-    """Let `write` make a temporary file beside `path`, force it to disk, and only then put it in its place."""
-    temporary = path.with_name(f".{path.stem}.{uuid.uuid4().hex[:8]}.tmp")
+    """Let `write` make a temporary file, which then takes the place of `path`. UserError when that fails."""
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        write(temporary)
-        with temporary.open("rb+") as file:
-            os.fsync(file.fileno())
-        temporary.replace(path)
+        with replacing(path) as temporary:
+            write(temporary)
     except (
         OSError,
         RuntimeError,
@@ -69,8 +64,6 @@ def replace_file(path: Path, write: Callable[[Path], None]) -> Path:
             f"{path}: could not be written ({_first_line(error)}); free some space or choose another output_dir; "
             "a file of that name from before is unchanged"
         ) from error
-    finally:
-        temporary.unlink(missing_ok=True)  # gone already after a success
     return path
 
 

@@ -35,8 +35,7 @@ class LoraModule(AdapterModule):
     suffixes = ("alpha", "lora_down.weight", "lora_up.weight")
 
     def __init__(self, target: AdapterTarget, size: Size, dropouts: Dropouts, draws: DrawKey):
-        super().__init__(target, dropouts, draws)
-        self.size = size
+        super().__init__(target, size, dropouts, draws)
         first = target.modules[0]
         rows = fused_shape(target.modules)[0]
         self.register_buffer("alpha", torch.tensor(float(size.alpha or size.rank)))  # first in the file

@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path, PurePosixPath, PureWindowsPath
 
-from sd_scripts.adapters.hashes import file_hash, short_file_hash
 from sd_scripts.adapters.modelspec import ModelIdentity, modelspec
 from sd_scripts.adapters.settings import split_arguments
+from sd_scripts.models.hashes import FileHashes
 
 MINIMUM = (
     "ss_network_module", "ss_network_dim", "ss_network_alpha", "ss_network_args", "ss_v2", "ss_base_model_version",
@@ -110,14 +110,14 @@ class ModelFile:
     sha256: str | None = None
 
     @classmethod
-    def of(cls, source: str, sha256: str | None = None) -> ModelFile:
-        """From an option's value; `sha256` spares hashing the file when it is known already."""
+    def of(cls, source: str, hashes: FileHashes | None = None) -> ModelFile:
+        """From an option's value and, of a file, its hashes, when those are to be written."""
         path = Path(source)
         if path.is_dir():
             return cls(last_name(source), "IsADirectory", "IsADirectory")
         if not path.is_file():
             return cls(last_name(source) if _is_absolute(source) else source)
-        return cls(path.name, short_file_hash(path), sha256 or file_hash(path))
+        return cls(path.name, hashes.old, hashes.sha256) if hashes else cls(path.name)
 
 
 @dataclass(frozen=True)
@@ -139,7 +139,7 @@ class RunSummary:
     num_processes: int = 1
     vae: ModelFile | None = None
     commit: str = "(unknown)"
-    network_dim: int | str | None = None  # as trained: the option, or with dim_from_weights what the file has
+    network_dim: int | str | None = None  # `AdapterNetwork.recorded_size`
     network_alpha: float | str | None = None
 
 
@@ -202,9 +202,8 @@ def _model_keys(run: RunSummary) -> dict[str, object]:
         if file is None:
             continue
         keys[f"ss_{prefix}_name"] = file.name
-        if file.short_hash:
-            keys[f"ss_{prefix}_hash"] = file.short_hash
-            keys[f"ss_new_{prefix}_hash"] = file.sha256
+        hashes = {f"ss_{prefix}_hash": file.short_hash, f"ss_new_{prefix}_hash": file.sha256}
+        keys |= {key: value for key, value in hashes.items() if value}
     return keys
 
 

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from sd_scripts.adapters.base import AdapterModule, Size
 from sd_scripts.adapters.draws import DrawKey
 from sd_scripts.adapters.settings import AdapterSettings, PartRate, adapter_settings, part_rates
-from sd_scripts.adapters.weights import MatchedFile, match_file
+from sd_scripts.adapters.weights import LoadReport, MatchedFile, match_file, merge_files
 from sd_scripts.errors import ConfigError, UserError
 from sd_scripts.models.base import AdapterTarget, Architecture
 
@@ -62,13 +62,13 @@ class AdapterNetwork(nn.Module):
         super().__init__()
         self.settings = settings
         self.rates = rates
-        self.loaded: MatchedFile | None = None  # what `network_weights` brought
+        self.loaded: LoadReport | None = None  # what `network_weights` brought
         self._draws = draws
         self._multiplier = 1.0
 
     @classmethod
     def build(cls, architecture: Architecture, cfg: Network, seed: int) -> AdapterNetwork:
-        """Make the network that the options ask for, load `network_weights`, and attach it to the model.
+        """Merge `base_weights` into the model; make the network, load `network_weights`, attach it to the model.
 
         Args:
             seed: decides the start of the weights and, with the step, the dropouts.
@@ -81,6 +81,8 @@ class AdapterNetwork(nn.Module):
         if cfg.dim_from_weights and not cfg.network_weights:
             raise ConfigError("dim_from_weights", True, "needs network_weights, the file to take the ranks from")
         kind = settings.kind.load()
+        for line in merge_files(architecture, cfg.base_weights or [], cfg.base_weights_multiplier or [], kind):
+            logger.info("base_weights: %s", line)
         file = match_file(Path(cfg.network_weights), architecture, kind) if cfg.network_weights else None
         network = cls(settings, rates, DrawKey(seed))
         sizes = _file_sizes(file, kind) if file and cfg.dim_from_weights else _option_sizes(targets, settings)
@@ -167,6 +169,16 @@ class AdapterNetwork(nn.Module):
             parts.append(PartSummary(rate, len(modules), parameters, fast_lr))
         return tuple(parts)
 
+    def recorded_size(self, cfg: Network) -> tuple[int | str | None, float | str]:
+        """Rank and alpha for the metadata: the options, with `dim_from_weights` the file's, if several "Dynamic"."""
+        if not cfg.dim_from_weights:
+            return cfg.network_dim, cfg.network_alpha
+        sizes = {m.size for m in self.modules_by_name().values() if not m.target.is_conv3x3}
+        if len(sizes) != 1:
+            return "Dynamic", "Dynamic"
+        (size,) = sizes
+        return size.rank, size.rank if size.alpha is None else size.alpha
+
     def parts_without_gradient(self) -> list[str]:
         """Trained parts in which the last backward left no gradient, or only zeros: they would never learn.
 
@@ -209,7 +221,7 @@ class AdapterNetwork(nn.Module):
                 remedy = "set network_dim and conv_dim to the file's ranks, or dim_from_weights"
                 raise UserError(f"{file.path}: {name}: {error}; {remedy}") from error
         left = (*file.unmatched, *(name for name in file.tensors if name not in used))
-        self.loaded = MatchedFile(file.path, used, left)
+        self.loaded = LoadReport(file.path, tuple(used), left)
         logger.log(logging.WARNING if left else logging.INFO, "network_weights: %s", self.loaded)
 
     @property

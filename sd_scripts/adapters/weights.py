@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -31,6 +31,19 @@ NAMED_AT_MOST = 5  # unmatched names written out in a message
 
 
 @dataclass(frozen=True)
+class LoadReport:
+    """Which modules of a network file were used; `str()` is a line for people."""
+
+    path: Path
+    used: tuple[str, ...]
+    unused: tuple[str, ...]
+
+    def __str__(self) -> str:
+        text = f"{self.path.name}: {len(self.used)} modules used"
+        return f"{text}, {len(self.unused)} not: {_some(self.unused)}" if self.unused else text
+
+
+@dataclass(frozen=True)
 class MatchedFile:
     """A network file, sorted by the targets of a model."""
 
@@ -38,9 +51,10 @@ class MatchedFile:
     tensors: Mapping[str, Mapping[str, Tensor]]  # target name → suffix → tensor
     unmatched: tuple[str, ...]  # names of modules in the file that the model has no place for
 
-    def __str__(self) -> str:
-        text = f"{self.path.name}: {len(self.tensors)} modules used"
-        return f"{text}, {len(self.unmatched)} not: {_some(self.unmatched)}" if self.unmatched else text
+    @property
+    def report(self) -> LoadReport:
+        """How much of the file fits."""
+        return LoadReport(self.path, tuple(self.tensors), self.unmatched)
 
 
 def match_file(path: Path, architecture: Architecture, kind: type[AdapterModule]) -> MatchedFile:
@@ -82,7 +96,7 @@ def target_aliases(architecture: Architecture, targets: Iterable[AdapterTarget])
 
 
 def merge_files(
-    architecture: Architecture, paths: list[str], multipliers: list[float], kind: type[AdapterModule]
+    architecture: Architecture, paths: Sequence[str], multipliers: Sequence[float], kind: type[AdapterModule]
 ) -> list[str]:
     """Add network files to the model's weights for good (`base_weights`): W += multiplier * change. One line on each.
 
@@ -100,7 +114,7 @@ def merge_files(
         changes = {name: _change(file, name, targets[name], kind) for name in file.tensors}
         for name, change in changes.items():
             _add(targets[name].modules, strength * change)
-        report.append(f"merged at {strength:g}: {file}")
+        report.append(f"merged at {strength:g}: {file.report}")
     return report
 
 
@@ -111,14 +125,13 @@ def _change(file: MatchedFile, name: str, target: AdapterTarget, kind: type[Adap
         raise UserError(f"{file.path}: {name}: {error}; it was made for another model") from error
 
 
-@torch.no_grad()
 def _add(modules: tuple[nn.Module, ...], change: Tensor) -> None:
     start = 0
     for module in modules:
         end = start + out_rows(module)
-        weight = module.weight
-        # summed in float32: a half-precision weight is rounded once
-        weight.copy_(weight.float() + change[start:end].to(weight.device))
+        weight = module.weight.data
+        # a new tensor: the old one may be the model's file itself, mapped; summed in float32, so rounded once
+        module.weight.data = (weight.float() + change[start:end].to(weight.device)).to(weight.dtype)
         start = end
 
 

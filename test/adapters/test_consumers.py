@@ -15,14 +15,12 @@ pytest.importorskip("peft")
 
 
 def pipeline(model):
-    from diffusers import AutoencoderKL, DDIMScheduler, StableDiffusionPipeline
+    from diffusers import DDIMScheduler, StableDiffusionPipeline
 
-    vae = AutoencoderKL(
-        block_out_channels=(32,), down_block_types=("DownEncoderBlock2D",), up_block_types=("UpDecoderBlock2D",)
-    )
     return StableDiffusionPipeline(
-        vae=vae, text_encoder=model.text_encoders[0], tokenizer=None, unet=model.denoiser, scheduler=DDIMScheduler(),
-        safety_checker=None, feature_extractor=None, requires_safety_checker=False,
+        vae=model.vae, text_encoder=model.text_encoders[0], tokenizer=None, unet=model.denoiser,
+        scheduler=DDIMScheduler(steps_offset=1, clip_sample=False), safety_checker=None, feature_extractor=None,
+        requires_safety_checker=False,
     )  # fmt: skip
 
 

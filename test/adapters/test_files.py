@@ -3,6 +3,7 @@
 import errno
 import hashlib
 import json
+import os
 
 import pytest
 import safetensors.torch
@@ -10,7 +11,7 @@ import torch
 
 from sd_scripts.adapters import files
 from sd_scripts.adapters.files import read_tensors, save_network, write_tensors
-from sd_scripts.adapters.hashes import file_hash, network_hashes, short_file_hash
+from sd_scripts.adapters.hashes import network_hashes
 from sd_scripts.errors import UserError
 from test.adapters.conftest import DATA
 
@@ -51,7 +52,7 @@ def test_a_full_disk_leaves_the_old_file_and_says_so(tmp_path, monkeypatch, name
 
     match moment:
         case "fsync":
-            monkeypatch.setattr(files.os, "fsync", full)
+            monkeypatch.setattr(os, "fsync", full)
         case "replace":
             monkeypatch.setattr(files.Path, "replace", full)
         case _:
@@ -110,8 +111,6 @@ def test_hashes_of_the_example_file():
     hashes = network_hashes(tensors, {k: v for k, v in metadata.items() if not k.startswith("sshs_")})
     assert hashes == {key: expected[key] for key in ("sshs_model_hash", "sshs_legacy_hash")}
     assert {key: metadata[key] for key in hashes} == hashes
-    assert file_hash(path) == expected["sha256_whole_file"]
-    assert short_file_hash(path) == expected["model_hash_old_8_digits"]
 
 
 def test_hashes_of_the_large_case():

@@ -71,8 +71,8 @@ def test_a_part_that_the_model_never_uses_is_named():
     model = tiny_sd()
     network = AdapterNetwork.build(model, options(), seed=0)
     with torch.no_grad():
-        text = model.text_encoders[0](torch.tensor([[0, 5, 2]])).last_hidden_state  # cached: no gradient gets there
-    model.denoiser(torch.randn(1, 4, 8, 8), torch.tensor([5]), text).sample.square().sum().backward()
+        text = model.encode_text(model.tokenize(["a cat"]))  # cached: no gradient gets there
+    model.predict(torch.randn(1, 4, 8, 8), torch.tensor([5]), text).square().sum().backward()
     assert network.parts_without_gradient() == ["te1"]
 
 

@@ -49,7 +49,7 @@ def test_training_goes_on_from_a_file(tmp_path, suffix):
     model = tiny_sd()
     network = AdapterNetwork.build(model, options(network_alpha=2.0, network_weights=str(path)), seed=5)
     torch.testing.assert_close(run(model), expected)
-    assert len(network.loaded.tensors) == len(network.modules_by_name()) and not network.loaded.unmatched
+    assert set(network.loaded.used) == set(network.modules_by_name()) and not network.loaded.unused
 
 
 @pytest.mark.parametrize("alpha", [2.0, 8.0])
@@ -74,6 +74,7 @@ def test_ranks_from_the_file(tmp_path):
     sizes = {(m.size.rank, m.size.alpha) for m in network.modules_by_name().values()}
     assert sizes == {(3, 1.5), (2, 1.0)}
     assert {m.target.part for m in network.modules_by_name().values()} == {"unet"}
+    assert network.recorded_size(cfg) == (3, 1.5)
     with pytest.raises(ConfigError, match="network_weights"):
         AdapterNetwork.build(tiny_sd(), options(dim_from_weights=True), seed=0)
 
@@ -102,8 +103,8 @@ def test_what_does_not_fit_is_named(tmp_path, caplog):
     cfg = options(network_weights=str(tmp_path / "b.safetensors"), network_alpha=2.0)
     network = AdapterNetwork.build(model, cfg, seed=0)
     torch.testing.assert_close(run(model), expected)
-    assert network.loaded.unmatched == ("lora_unet_nowhere",)
-    assert "lora_unet_nowhere" in caplog.text and f"{len(network.loaded.tensors)} modules used" in caplog.text
+    assert network.loaded.unused == ("lora_unet_nowhere",)
+    assert "lora_unet_nowhere" in caplog.text and f"{len(network.loaded.used)} modules used" in caplog.text
     write_tensors(tmp_path / "c.safetensors", extra)
     with pytest.raises(UserError, match="none of its 1 modules fits the model"):
         AdapterNetwork.build(tiny_sd(), options(network_weights=str(tmp_path / "c.safetensors")), seed=0)
@@ -158,3 +159,10 @@ def test_merging_is_refused_where_it_cannot_work(tmp_path):
     write_tensors(tmp_path / "wrong.safetensors", wrong)
     with pytest.raises(UserError, match=f"{name}.*another model"):
         merge_files(tiny_sd(), [str(tmp_path / "wrong.safetensors")], [], LoraModule)
+
+
+def test_base_weights_of_the_options_are_merged_before_training(tmp_path):
+    expected = trained(tmp_path / "a.safetensors")
+    model = tiny_sd()
+    AdapterNetwork.build(model, options(base_weights=[str(tmp_path / "a.safetensors")]), seed=0)
+    torch.testing.assert_close(run(model), expected, rtol=0, atol=1e-4)
