@@ -1,4 +1,4 @@
-"""Aspect buckets: which sizes there are, which one a picture gets, how it is scaled and where it is cut. Pure arithmetic.
+"""Aspect buckets: which sizes there are, which one a picture gets, how it is scaled and where it is cut.
 
 Sizes are (width, height) in pixels throughout.
 """
@@ -77,7 +77,7 @@ def fit_exactly(size: Size, resolution: Size) -> Fit:
 
 
 def bucket_sizes(resolution: Size, smallest: int, largest: int, step: int) -> list[Size]:
-    """Every bucket whose area is at most that of the resolution, sides multiples of `step` between smallest and largest."""
+    """Every bucket with at most the resolution's area whose sides are multiples of `step` within the limits."""
     area = resolution[0] * resolution[1]
     square = int(math.sqrt(area) // step) * step
     sizes = {(square, square)}
@@ -94,7 +94,7 @@ def round_limits(smallest: int, largest: int, step: int) -> tuple[int, int]:
 
 
 def padding_box(size: Size, bucket: Size) -> tuple[float, float, float, float]:
-    """Left, top, right, bottom of the whole picture fitted inside the bucket: the `crop_ltrb` of cache files, SDXL's crop."""
+    """Left, top, right, bottom of the whole picture fitted inside the bucket: `crop_ltrb` in cache files."""
     width, height = size
     if bucket[0] / bucket[1] > width / height:
         inner_width, inner_height = bucket[1] * width / height, bucket[1]
@@ -114,7 +114,7 @@ def _cover(size: Size, bucket: Size) -> Fit:
 
 
 def _shrink_to_area(size: Size, area: int, step: int) -> Size:
-    """The size near `area` of the picture's aspect of which one side is a multiple of the step: the side that errs less."""
+    """The size near `area` in the picture's aspect; the side that errs less is made a multiple of the step."""
     aspect = size[0] / size[1]
     width = math.sqrt(area * aspect)
     height = area / width

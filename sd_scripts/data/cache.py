@@ -227,8 +227,8 @@ class LatentCache:
                 raise ValueError(f"encode gave {tuple(values.shape)}, the cache needs {spec.shape}")
             if not torch.isfinite(values).all():
                 raise UserError(
-                    f"the VAE made latents of {spec.sample.path} that are not finite - this VAE may need full precision:"
-                    ' set no_half_vae = true or mixed_precision = "no"'
+                    f"the VAE made latents of {spec.sample.path} that are not finite - set no_half_vae = true:"
+                    " this VAE may need full precision"
                 )
             prepared.done[item.is_flipped] = values
             if len(prepared.done) == 1 + spec.has_flipped:

@@ -1,8 +1,8 @@
 """Latent caches on disk: one `.npz` beside each picture, under the name and with the arrays that other programs know.
 
 `cat_0100x0070_sd.npz` holds for each size `latents_8x12`, `original_size_8x12`, `crop_ltrb_8x12`, where needed
-`latents_flipped_8x12` and `alpha_mask_8x12`, and our `fingerprint_8x12`: what the entry was made from. Files without fingerprint
-(from another program) are taken if their shapes fit.
+`latents_flipped_8x12` and `alpha_mask_8x12`, and our `fingerprint_8x12`: what the entry was made from. Files without
+fingerprint (from another program) are taken if their shapes fit.
 """
 
 from __future__ import annotations
@@ -98,7 +98,7 @@ def content_hash(path: Path) -> str:
 
 
 def check_entry(spec: EntrySpec) -> State:
-    """Whether the entry on disk can be used. Everything in it is read, so a damaged one is found now and not in the run."""
+    """Whether the entry on disk can be used. All of it is read, so a damaged one is found now and not in the run."""
     try:
         arrays = _load(spec.path)
     except FileNotFoundError:

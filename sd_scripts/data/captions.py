@@ -1,7 +1,7 @@
 """Captions: read from the files beside the pictures, and made into the text of one use.
 
-The order in which a caption is processed: one line is chosen, prefix and suffix are put around it, the whole may be dropped,
-wildcards are resolved, tags are split off, fewer in the warm-up, shuffled, dropped, joined, and words replaced.
+The order in which a caption is processed: one line is chosen, prefix and suffix are put around it, the whole may be
+dropped, wildcards are resolved, tags are split off, fewer in the warm-up, shuffled, dropped, joined, words replaced.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ def caption_for_use(
     Args:
         lines: lines of the caption file. Without wildcards the first counts, with them one is drawn.
         draws: source of every random choice made here.
-        replacements: words to replace; under the key "" a text (or several, of which one is drawn) for the whole caption.
+        replacements: words to replace; under the key "" a text for the whole caption, or several of which one is drawn.
     """
     line = _one_line(lines, options, draws)
     text = " ".join(part for part in (options.caption_prefix, line, options.caption_suffix) if part)

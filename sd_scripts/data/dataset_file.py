@@ -1,8 +1,8 @@
 """Dataset files: [general], [[datasets]] and [[datasets.subsets]] in TOML or JSON.
 
-A key holds for everything inside its table unless an inner table says otherwise; what no table says comes from the command line
-or settings file. Keys are the options of `sd_scripts.options.dataset` and the few declared here; their types and limits are
-checked table by table, so that an error names the table.
+A key holds for everything inside its table unless an inner table says otherwise; what no table says comes from the
+command line or settings file. Keys are the options of `sd_scripts.options.dataset` and the few declared here; their
+types and limits are checked table by table, so that an error names the table.
 """
 
 from __future__ import annotations
@@ -37,8 +37,9 @@ SPELLINGS = {"batch_size": "train_batch_size", "num_repeats": "dataset_repeats"}
 
 # Options that say where data comes from, or hold for a run as a whole: not keys of a dataset file.
 NOT_KEYS = frozenset({
-    "train_data_dir", "reg_data_dir", "dataset_config", "prior_loss_weight", "on_bad_image", "max_data_loader_n_workers",
-    "persistent_data_loader_workers", "cache_latents", "cache_latents_to_disk", "vae_batch_size", "skip_cache_check",
+    "train_data_dir", "reg_data_dir", "dataset_config", "prior_loss_weight", "on_bad_image",
+    "max_data_loader_n_workers", "persistent_data_loader_workers",
+    "cache_latents", "cache_latents_to_disk", "vae_batch_size", "skip_cache_check",
     "train_batch_size", "dataset_repeats",
 })  # fmt: skip
 # Keys that all subsets of a dataset share.

@@ -1,4 +1,4 @@
-"""Reading pictures: every file ends as an upright RGB picture that looks like the original, at the size a bucket asks for.
+"""Reading pictures: every file ends as an upright RGB picture that looks like the original, at the size asked for.
 
 Arrays are uint8 of shape (height, width, channels); sizes are (width, height) in pixels.
 """
@@ -14,7 +14,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
-from sd_scripts.data.truncation import missing_end
+from sd_scripts.data.truncation import missing_end, tail
 
 if TYPE_CHECKING:
     from types import ModuleType
@@ -29,12 +29,21 @@ BACKGROUND = (255, 255, 255)  # behind transparent pictures
 _ORIENTATION = 274  # EXIF tag
 _SIDEWAYS = (5, 6, 7, 8)  # EXIF orientations that swap width and height
 
-# Reduced JPEG decoding may go down to this many times the wanted size.
+# Reduced JPEG decoding may go down to this many times the wanted size. Scaled on from there, photographs differ from
+# those scaled from the full decode by 49 dB or better; from once the wanted size it is 36 dB on the sharpest.
 _REDUCED_MARGIN = 2
 
 
 class PictureProblem(Exception):
     """Why one picture cannot be used; the text has neither path nor remedy."""
+
+
+@dataclass(frozen=True, slots=True)
+class Header:
+    """What a picture's header says."""
+
+    size: Size  # upright
+    has_alpha: bool
 
 
 @dataclass(frozen=True)
@@ -45,8 +54,8 @@ class Pixels:
     alpha: np.ndarray | None = None  # (h, w) uint8
 
 
-def probe(path: Path) -> Size:
-    """The upright size of a picture, from its header and its end.
+def probe(path: Path) -> Header:
+    """Size and kind of a picture, from its header and its end.
 
     Raises:
         PictureProblem: not a picture, empty, cut off, or without size.
@@ -54,10 +63,14 @@ def probe(path: Path) -> Size:
     with _open(path) as (image, file):
         if missing := missing_end(file, image.format or ""):
             raise PictureProblem(missing)
+        if image.format == "PNG" and "exif" not in image.info and b"eXIf" in tail(file):
+            with _decoding():
+                image.load()  # what stands behind the pixels is only read with them
         size = image.size[::-1] if _orientation(image) in _SIDEWAYS else image.size
+        has_alpha = _has_transparency(image)
     if min(size) < 1:
         raise PictureProblem(f"has the size {size[0]}x{size[1]}")
-    return size
+    return Header(size, has_alpha)
 
 
 def decode_fully(path: Path) -> None:
@@ -207,7 +220,7 @@ def _load_plug_ins() -> None:
 
 
 def _orientation(image: PillowImage.Image) -> int:
-    # PNG may hold its EXIF data behind the picture, and Pillow decodes all of it to find out: only asked if there is some.
+    # Asked for the EXIF data of a PNG that has none in front, Pillow decodes all of it in search of some behind.
     if image.format == "PNG" and "exif" not in image.info and "Raw profile type exif" not in image.info:
         return 1
     return image.getexif().get(_ORIENTATION, 1)
@@ -226,10 +239,14 @@ def _to_rgb_or_rgba(image: PillowImage.Image) -> PillowImage.Image:
     """Any mode as RGB, or as RGBA where the picture has transparency."""
     if image.mode.startswith("I;16") or image.mode in ("I", "F"):
         return _deep_grey(image)
-    if image.mode in ("RGBA", "LA", "PA", "La", "RGBa") or "transparency" in image.info:
+    if _has_transparency(image):
         premultiplied = {"La": "LA", "RGBa": "RGBA"}.get(image.mode)
         return (image.convert(premultiplied) if premultiplied else image).convert("RGBA")
     return image if image.mode == "RGB" else image.convert("RGB")
+
+
+def _has_transparency(image: PillowImage.Image) -> bool:
+    return image.mode in ("RGBA", "LA", "PA", "La", "RGBa") or "transparency" in image.info
 
 
 def _deep_grey(image: PillowImage.Image) -> PillowImage.Image:

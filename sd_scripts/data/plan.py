@@ -1,4 +1,4 @@
-"""The plan of the data: which picture is used how often, at what size, with which caption, and in which batches. No torch."""
+"""The plan of the data: which picture is used how often, at what size, with which caption, in which batches."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ class DataPlan:
         return [tuple(sample for sample, _ in batch) for batch in self.epoch_uses(epoch)]
 
     def epoch_uses(self, epoch: int) -> list[tuple[SampleUse, ...]]:
-        """As `epoch_batches`, with the number of the use beside each sample: a repeated picture is used as 0, 1, 2, …"""
+        """As `epoch_batches`, with the number of the use beside each sample: a repeated picture has 0, 1, 2, …"""
         import numpy as np
 
         batches: list[tuple[SampleUse, ...]] = []
@@ -208,7 +208,7 @@ def _pools(plan: DataPlan, members: list[tuple[int, Sample]]) -> dict[Size, list
 
 
 def plan_data(cfg: DatasetOptions, *, divisor: int, latent_downscale: int = 8, seed: int) -> DataPlan:
-    """Look at all pictures and captions and decide how they are used. What is wrong stands in `problems`; nothing is written.
+    """Look at all pictures and captions and decide how they are used. What is wrong stands in `problems`.
 
     Args:
         cfg: the options, or a recipe that has them.

@@ -1,7 +1,7 @@
 """Every random choice of the data pipeline as a pure function of where it is used.
 
-A stream depends on (seed, epoch, sample, use, purpose) alone, so batches are the same for any number of workers and processes
-and after a resume; one stream a purpose, so that switching flips on does not reshuffle the captions.
+A stream depends on (seed, epoch, sample, use, purpose) alone, so batches are the same for any number of workers and
+processes and after a resume; one stream a purpose, so that switching flips on does not reshuffle the captions.
 """
 
 from __future__ import annotations

@@ -8,8 +8,8 @@ from collections.abc import Sequence
 def fit_repeats(repeats: Sequence[int], wanted: int) -> list[int]:
     """Uses per epoch of each regularisation picture, in the order of the pictures.
 
-    Pictures get their own repeats until `wanted` uses are reached; pictures after that get 0. Where all of them together are
-    too few, each gets one more, in order, again and again.
+    Pictures get their own repeats until `wanted` uses are reached; pictures after that get 0. Where all are too few,
+    each gets one more, in order, again and again.
     """
     if wanted <= 0 or not repeats:
         return [0] * len(repeats)

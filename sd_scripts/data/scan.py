@@ -1,7 +1,7 @@
 """Which pictures and captions lie in a folder, and whether each picture can be used: found by names and headers alone.
 
-Every picture's end is looked at too, so that a half-copied file is known before training starts. Small sets are decoded in full
-within a time limit.
+Every picture's end is looked at too, so that a half-copied file is known before training starts. Small sets are decoded
+in full within a time limit.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from functools import lru_cache, partial
 from pathlib import Path
 
-from sd_scripts.data.images import PictureProblem, decode_fully, probe
+from sd_scripts.data.images import Header, PictureProblem, decode_fully, probe
 
 THREADS = 8  # header reads wait for the disk most of the time
 DECODE_SECONDS = 1.0
@@ -85,17 +85,16 @@ def list_folder(folder: Path) -> FolderListing:
 
 @dataclass(frozen=True)
 class Probed:
-    """A picture's size as it is looked at (after its EXIF orientation), or what is wrong with it."""
+    """A picture's header, or what is wrong with it."""
 
-    size: tuple[int, int] | None
+    header: Header | None
     problem: str = ""
 
 
-def probe_all(pictures: Sequence[PictureFile], decode_seconds: float = DECODE_SECONDS) -> list[Probed]:
-    """Sizes of the pictures in their order. As many as the time allows are also decoded, which finds any damage."""
+def probe_all(pictures: Sequence[PictureFile], deadline: float) -> list[Probed]:
+    """Headers of the pictures in their order. Until the deadline (`time.monotonic`) they are also decoded in full."""
     with ThreadPoolExecutor(THREADS) as pool:
         found = list(pool.map(_probe_one, pictures, chunksize=64))
-        deadline = time.monotonic() + decode_seconds
         damages = list(pool.map(partial(_damage, deadline=deadline), pictures, found))
     return [Probed(None, damage) if damage else probed for probed, damage in zip(found, damages, strict=True)]
 
@@ -108,7 +107,7 @@ def _probe_one(picture: PictureFile) -> Probed:
 
 
 def _damage(picture: PictureFile, probed: Probed, *, deadline: float) -> str:
-    if probed.size is None or time.monotonic() > deadline:
+    if probed.header is None or time.monotonic() > deadline:
         return ""
     try:
         decode_fully(picture.path)

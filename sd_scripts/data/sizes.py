@@ -1,4 +1,4 @@
-"""The training size of a dataset: `resolution` and the bucket options, read and checked against what the model needs."""
+"""The training size of a dataset: `resolution` and the bucket options, checked against what the model needs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where pictures come from: folders named <repeats>_<name>, or the subsets of a dataset file. Both become `Dataset`s."""
+"""Where pictures come from: folders named <repeats>_<name>, or a dataset file's subsets. Both become `Dataset`s."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def folder_sources(options: DatasetOptions) -> Sources:
 
 
 def parse_repeats(name: str) -> tuple[int, str] | None:
-    """Repeats and class tokens that a folder's name says: "10_sks cat" is (10, "sks cat"). None without a leading number."""
+    """Repeats and class tokens in a folder's name: "10_sks cat" is (10, "sks cat"). None without a leading number."""
     match = _REPEATS_FOLDER.fullmatch(name)
     return (int(match[1]), (match[2] or "").strip()) if match else None
 

@@ -12,9 +12,9 @@ def missing_end(file: BinaryIO, format_name: str) -> str:
     """What is missing at the end of a file of Pillow's format name, in words; "" if nothing or not known."""
     match format_name:
         case "JPEG" | "MPO":
-            return "" if b"\xff\xd9" in _tail(file) else "is cut off: the end of the JPEG data is missing"
+            return "" if b"\xff\xd9" in tail(file) else "is cut off: the end of the JPEG data is missing"
         case "PNG":
-            return "" if b"IEND\xaeB`\x82" in _tail(file) else "is cut off: the end of the PNG data is missing"
+            return "" if b"IEND\xaeB`\x82" in tail(file) else "is cut off: the end of the PNG data is missing"
         case "WEBP":
             return _shorter_than(file, 4, "little", extra=8)
         case "BMP":
@@ -22,7 +22,8 @@ def missing_end(file: BinaryIO, format_name: str) -> str:
     return ""
 
 
-def _tail(file: BinaryIO) -> bytes:
+def tail(file: BinaryIO) -> bytes:
+    """The last bytes of a file."""
     size = file.seek(0, os.SEEK_END)
     file.seek(max(0, size - _TAIL))
     return file.read()

@@ -49,7 +49,7 @@ def _resolve(text: str, draws: random.Random) -> tuple[str, bool]:
 
 
 def _pieces(text: str, literal_opens: list[int]) -> Iterator[str]:
-    """Text split at braces and bars. `}}` inside a wildcard closes it, and the one around it, unless a `{{` is open there."""
+    """Text split at braces and bars. `}}` inside a wildcard closes it and the one around it, unless a `{{` is open."""
     for piece in _PIECES.findall(text):
         closes_wildcards = piece == "}}" and len(literal_opens) > 1 and literal_opens[-1] == 0
         yield from ("}", "}") if closes_wildcards else (piece,)

@@ -1,0 +1,154 @@
+"""What is wrong or odd about pictures and captions, said before training. Each check returns problems."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from sd_scripts.data.captions import caption_stems
+from sd_scripts.data.images import UNREADABLE_REMEDY
+from sd_scripts.data.scan import CAPTION_SUFFIXES, FolderListing, list_folder, name_some
+from sd_scripts.data.wildcards import has_unbalanced_braces
+from sd_scripts.options.problems import Problem, error, note, warning
+
+if TYPE_CHECKING:
+    from sd_scripts.data.plan import FolderCounts, Sample
+    from sd_scripts.data.sources import Subset
+    from sd_scripts.options.dataset import DatasetOptions
+
+LARGE_ENLARGEMENT = 2.0  # from here on a picture is visibly soft
+MOST_NAMED = 20  # bad pictures that get a message of their own
+
+
+def check_listing(listing: FolderListing, option: str) -> list[Problem]:
+    """Empty folders, pictures that share a stem, pictures of kinds that are not read."""
+    problems = []
+    if not listing.pictures:
+        remedy = "put pictures into it or remove it"
+        if any(list_folder(child).pictures for child in listing.folders):
+            remedy = "its sub-folders hold pictures: move them up into it"
+        problems.append(warning(option, f"folder {listing.path} holds no pictures", remedy))
+    for names in listing.same_stems():
+        text = f"{' and '.join(names)} in {listing.path} would share one caption file and one cache file"
+        problems.append(error(option, text, "rename one of them"))
+    if unread := listing.unread_pictures():
+        text = f"{len(unread)} files in {listing.path} are of kinds that are not read: {name_some(unread)}"
+        problems.append(note(option, text, "convert them to PNG or JPEG to use them"))
+    return problems
+
+
+def check_captions(
+    counts: FolderCounts, samples: Sequence[Sample], listing: FolderListing, subset: Subset, option: str
+) -> list[Problem]:
+    """Captions that are missing though others lie there, pictures without any text, braces without partner."""
+    problems = []
+    other = _other_extension(counts, samples, listing)
+    if other is not None:
+        text = (
+            f"{counts.missing} of {counts.images} pictures in {listing.path} have no {counts.caption_extension} file,"
+            f" but {other} files lie there"
+        )
+        problems.append(warning("caption_extension", text, f'set caption_extension = "{other}"'))
+    without = sum(sample.caption_source == "none" for sample in samples)
+    if without:
+        text = f"{without} pictures in {listing.path} have neither a caption file nor class tokens"
+        problems.append(warning(option, text, "they are trained with an empty caption; write captions"))
+    if subset.options.enable_wildcard:
+        odd = [sample.path.name for sample in samples if any(map(has_unbalanced_braces, sample.lines))]
+        if odd:
+            text = f"captions of {name_some(odd)} in {listing.path} have a brace without partner, trained as text"
+            problems.append(warning("enable_wildcard", text, "write {{ or }} where a brace is meant"))
+    return problems
+
+
+def check_masks(counts: FolderCounts, subset: Subset) -> list[Problem]:
+    """A mask option that has no effect."""
+    if not subset.options.alpha_mask or counts.masks or not counts.images:
+        return []
+    text = f"has no effect in {subset.folder}: none of its pictures has transparency"
+    return [warning("alpha_mask", text, "leave it off, or save the pictures with an alpha channel")]
+
+
+def check_augmentation(subset: Subset, options: DatasetOptions) -> list[Problem]:
+    """What a subset of a dataset file sets against the cache; the rules look at the options of the run itself."""
+    if not (options.cache_latents or options.cache_latents_to_disk):
+        return []
+    return [
+        error(
+            name,
+            f"of {subset.folder} changes the picture each time, which cached latents cannot",
+            f"set cache_latents = false, or leave {name} off",
+        )
+        for name in ("random_crop", "color_aug")
+        if getattr(subset.options, name) and not getattr(options, name)
+    ]
+
+
+def check_regularisation(samples: Sequence[Sample], option: str) -> list[Problem]:
+    """Regularisation pictures of one dataset: none to go with, or more than an epoch uses."""
+    regularisation = [sample for sample in samples if sample.is_reg]
+    if not regularisation:
+        return []
+    if len(regularisation) == len(samples):
+        return [error(option, "there are regularisation pictures but no pictures to train", "check the picture folder")]
+    unused = sum(sample.repeats == 0 for sample in regularisation)
+    if not unused:
+        return []
+    uses = sum(sample.repeats for sample in regularisation)
+    text = (
+        f"an epoch uses regularisation pictures {uses} times, as often as training pictures;"
+        f" {unused} of {len(regularisation)} wait for a later epoch"
+    )
+    return [note("reg_data_dir", text)]
+
+
+def bad_pictures(bad: Mapping[Path, str], *, are_skipped: bool, option: str) -> list[Problem]:
+    """Pictures that cannot be read, by path and reason."""
+    if not bad:
+        return []
+    if are_skipped:
+        text = f"{len(bad)} unreadable pictures are left out: {name_some(bad)}"
+        return [warning("on_bad_image", text, "replace them to use them")]
+    listed = list(bad.items())
+    problems = [error(option, f"{path} {problem}", UNREADABLE_REMEDY) for path, problem in listed[:MOST_NAMED]]
+    if len(listed) > MOST_NAMED:
+        problems.append(error(option, f"{len(listed) - MOST_NAMED} more pictures are unreadable", UNREADABLE_REMEDY))
+    return problems
+
+
+def too_small_pictures(paths: Sequence[Path]) -> list[Problem]:
+    """Pictures that have no bucket because they are never enlarged."""
+    if not paths:
+        return []
+    text = f"{len(paths)} pictures are smaller than a bucket step and left out: {name_some(paths)}"
+    return [warning("bucket_no_upscale", text, "switch bucket_no_upscale off or lower bucket_reso_steps")]
+
+
+def check_scale(samples: Sequence[Sample]) -> list[Problem]:
+    """Pictures that suffer from their bucket: enlarged a lot, or cut to less than half."""
+    problems = []
+    enlarged = [sample.path.name for sample in samples if sample.fit.scale(sample.size) > LARGE_ENLARGEMENT]
+    if enlarged:
+        text = f"{len(enlarged)} pictures are enlarged more than twice and will look soft: {name_some(enlarged)}"
+        problems.append(note("resolution", text, "use larger pictures, a lower resolution, or bucket_no_upscale"))
+    narrow = [sample.path.name for sample in samples if 2 * _area(sample.fit.bucket) < _area(sample.fit.resized)]
+    if narrow:
+        text = f"{len(narrow)} pictures lose over half of their area: no bucket is that long: {name_some(narrow)}"
+        problems.append(warning("max_bucket_reso", text, "cut them yourself, or allow longer buckets"))
+    return problems
+
+
+def _other_extension(counts: FolderCounts, samples: Sequence[Sample], listing: FolderListing) -> str | None:
+    """The suffix of caption files that lie beside the pictures, where at least half have none of the expected suffix."""
+    if not counts.missing or counts.missing * 2 < counts.images:
+        return None
+    stems = {stem for sample in samples for stem in caption_stems(sample.path.stem)}
+    suffixes = Counter(Path(name).suffix for name in listing.others if Path(name).stem in stems)
+    known = [suffix for suffix, _ in suffixes.most_common() if suffix.lower() in CAPTION_SUFFIXES]
+    return next((suffix for suffix in known if suffix != counts.caption_extension), None)
+
+
+def _area(size: tuple[int, int]) -> int:
+    return size[0] * size[1]
