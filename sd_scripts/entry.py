@@ -44,8 +44,8 @@ def train(recipe: Recipe, options: TrainingOptions) -> int:
     Raises:
         UserError: anything a user can mend. The run folder, when one is given, then says that the run failed and why.
     """
+    logging.getLogger("sd_scripts").setLevel(options.console_log_level)
     logging.basicConfig(
-        level=options.console_log_level,
         format="%(asctime)s %(levelname)s %(message)s",
         datefmt="%H:%M:%S",
         stream=sys.stderr,

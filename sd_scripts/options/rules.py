@@ -15,7 +15,7 @@ from sd_scripts.options.optimizer_names import check_optimizer
 from sd_scripts.options.problems import Problem, error, note, warning
 from sd_scripts.options.recipes import TrainingOptions
 from sd_scripts.options.scheduler_names import check_scheduler
-from sd_scripts.options.training import Loss, Noise, Precision
+from sd_scripts.options.training import Noise, Precision
 
 Rule = Callable[[TrainingOptions], Iterator[Problem]]
 
@@ -94,8 +94,8 @@ def noise_options_fit(options: Noise) -> Iterator[Problem]:
     if options.adaptive_noise_scale is not None and options.noise_offset is None:
         yield error("adaptive_noise_scale", "works only together with noise_offset", "set noise_offset too")
     low, high = options.min_timestep or 0, options.max_timestep or 1000
-    if low >= high:
-        yield error("min_timestep", f"{low} is not below max_timestep {high}", "leave a range between them")
+    if low > high:
+        yield error("min_timestep", f"{low} is above max_timestep {high}", "leave a range between them")
 
 
 def loss_options_fit_prediction(options: TrainingOptions) -> Iterator[Problem]:
@@ -109,11 +109,6 @@ def loss_options_fit_prediction(options: TrainingOptions) -> Iterator[Problem]:
         yield warning(
             "zero_terminal_snr", "is meant for v-prediction models", "set v_parameterization if the model is one"
         )
-
-
-def huber_scale_acts(options: Loss) -> Iterator[Problem]:
-    if options.huber_scale != 1.0 and options.loss_type in ("huber", "smooth_l1") and options.huber_schedule == "snr":
-        yield warning("huber_scale", "has no effect with the snr schedule", "choose constant or exponential")
 
 
 def cached_latents_do_not_change(options: TrainingOptions) -> Iterator[Problem]:
@@ -198,7 +193,6 @@ RULES: tuple[Rule, ...] = (
     full_precision_fits_mixed,
     noise_options_fit,
     loss_options_fit_prediction,
-    huber_scale_acts,
     cached_latents_do_not_change,
     clip_skip_fits,
     network_parts_remain,

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from sd_scripts.seeds import seed_of
 from sd_scripts.training.batch_loss import batch_loss
+from sd_scripts.training.schedulers import advance
 
 if TYPE_CHECKING:
     from sd_scripts.data.batch import Batch
@@ -25,9 +26,9 @@ def fit(run: Run) -> Literal["done", "stopped"]:
         epoch = run.steps.epoch_of(run.step)
         batches = run.loader.epoch(epoch, skip_batches=run.steps.batches_before(run.step))
         for group in grouped(batches, run.steps.accumulation):
-            losses = optimizer_step(run, epoch, group)
+            loss = optimizer_step(run, epoch, group)
             run.step += 1
-            run.report.step(run.step, epoch + 1, losses, run.learning_rates())
+            run.report.step(run.step, epoch + 1, loss, run.learning_rates())
             run.between_steps()
             if run.step >= run.steps.total or run.is_stopped:
                 break
@@ -47,19 +48,25 @@ def optimizer_step(run: Run, epoch: int, group: list[Batch]) -> Tensor:
         torch.manual_seed(seed_of(run.seed, "batch", number, run.accelerator.process_index))
         run.method.begin_batch(number, run.accelerator.process_index)
         with nullcontext() if is_last else run.accelerator.no_sync(run.trainee):
-            loss = batch_loss(run, epoch, batch)
-            run.accelerator.backward(loss / len(group))
-        losses.append(loss.detach())
+            batch_mean = batch_loss(run, epoch, batch)
+            run.accelerator.backward(batch_mean / len(group))
+        losses.append(batch_mean.detach())
+    loss = mean_over_processes(run, torch.stack(losses).mean())
     if run.options.max_grad_norm:
         run.accelerator.clip_grad_norm_(run.parameters, run.options.max_grad_norm)
     run.optimizer.step()
     if not run.optimizer.step_was_skipped:  # fp16: the scaler found an overflow and lowers its scale instead
-        run.scheduler.step()
+        advance(run.scheduler, loss)
     run.optimizer.zero_grad(set_to_none=True)
     run.report.extra(run.method.after_step())
     if run.ema is not None:
         run.ema.update()
-    return torch.stack(losses).mean()
+    return loss
+
+
+def mean_over_processes(run: Run, loss: Tensor) -> Tensor:
+    """The loss over the whole batch of all processes, still on the device."""
+    return run.accelerator.reduce(loss, "mean") if run.accelerator.num_processes > 1 else loss
 
 
 def grouped(batches: Iterable[Batch], size: int) -> Iterator[list[Batch]]:

@@ -16,7 +16,7 @@ from sd_scripts.adapters.metadata import (
     network_metadata,
 )
 from sd_scripts.adapters.modelspec import IDENTITIES, modelspec
-from sd_scripts.models.hashes import BackgroundHash
+from sd_scripts.models.hashes import hash_in_background
 from sd_scripts.options.recipes import NetworkTraining
 from sd_scripts.versions import commit
 
@@ -48,7 +48,7 @@ class ModelWriter:
         self._session = secrets.randbits(32)
         self._started_at = time.time()
         self._model = plan.model.path
-        self._hashes = {path: BackgroundHash(path) for path in self._hashed_files()}
+        self._hashes = {path: hash_in_background(path) for path in self._hashed_files()}
 
     def write(self, path: Path) -> None:
         """Write the weights as they are now, atomically."""
@@ -93,4 +93,6 @@ class ModelWriter:
 
     def _model_file(self, path: Path) -> ModelFile:
         hashing = self._hashes.get(path)
-        return ModelFile.of(str(path), hashing.result() if hashing else None)
+        if hashing is None:
+            return ModelFile.of(str(path))
+        return ModelFile(path.name, hashing.result().old, hashing.result().sha256)

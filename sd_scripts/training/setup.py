@@ -8,12 +8,15 @@ import secrets
 import shlex
 import sys
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
 import psutil
 import torch
 from accelerate import Accelerator
+from accelerate.state import AcceleratorState
 from accelerate.utils import broadcast_object_list
 
 from sd_scripts.data.cache import LatentCache
@@ -51,25 +54,28 @@ def run_plan(recipe: Recipe, plan: Plan) -> None:
     accelerator = make_accelerator(plan.options)
     plan = with_seed(plan, accelerator)
     options = plan.options
-    folder = open_run_folder(options, plan) if accelerator.is_main_process else RunFolder(Path())
-    report = make_report(options, folder, accelerator)
-    try:
-        run = build_run(recipe, options, plan, accelerator, folder, report)
-        state = fit(run)
-    except torch.OutOfMemoryError as failure:
-        message = (
-            "out of memory: choose gradient_checkpointing, a smaller train_batch_size or resolution, mixed_precision, "
-            "or an 8-bit optimizer"
-        )
-        report.ended("failed", message)
-        raise UserError(message) from failure
-    except KeyboardInterrupt:
-        report.ended("stopped", "interrupted")
-        raise
-    except Exception as failure:
-        report.ended("failed", str(failure))
-        raise
-    report.ended(state)
+    if not accelerator.is_main_process:
+        fit(build_run(recipe, options, plan, accelerator, RunFolder(Path()), Report(None, Status("starting"))))
+        return
+    folder = open_run_folder(options, plan)
+    with logged_to(folder.log):
+        report = make_report(options, folder)
+        try:
+            state = fit(build_run(recipe, options, plan, accelerator, folder, report))
+        except torch.OutOfMemoryError as failure:
+            message = (
+                "out of memory: choose gradient_checkpointing, a smaller train_batch_size or resolution, mixed_precision, "
+                "or an 8-bit optimizer"
+            )
+            report.ended("failed", message)
+            raise UserError(message) from failure
+        except KeyboardInterrupt:
+            report.ended("stopped", "interrupted")
+            raise
+        except Exception as failure:
+            report.ended("failed", str(failure))
+            raise
+        report.ended(state)
     accelerator.end_training()
 
 
@@ -87,6 +93,7 @@ def with_seed(plan: Plan, accelerator: Accelerator) -> Plan:
 
 def make_accelerator(options: TrainingOptions) -> Accelerator:
     """Devices and precision, as `accelerate launch` and the options say."""
+    AcceleratorState._reset_state()  # a run before this one in the same process may have had another precision
     try:
         return Accelerator(mixed_precision=options.mixed_precision)
     except ValueError as failure:
@@ -106,18 +113,29 @@ def open_run_folder(options: TrainingOptions, plan: Plan) -> RunFolder:
     if not folder.command.exists():
         folder.command.write_text(shlex.join([sys.executable, *sys.argv]) + "\n", encoding="utf-8")
     folder.versions.write_text("\n".join(version_lines()) + "\n", encoding="utf-8")
-    if not folder.log.exists():  # whoever starts a trainer with its output redirected there has made it
-        handler = logging.FileHandler(folder.log, encoding="utf-8")
-        handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
-        logging.getLogger().addHandler(handler)
     return folder
 
 
-def make_report(options: TrainingOptions, folder: RunFolder, accelerator: Accelerator) -> Report:
+@contextmanager
+def logged_to(path: Path) -> Iterator[None]:
+    """Within it the log also goes to this file; unless it exists: whoever redirected the output there has made it."""
+    if path.exists():
+        yield
+        return
+    handler = logging.FileHandler(path, encoding="utf-8")
+    handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
+    logging.getLogger().addHandler(handler)
+    try:
+        yield
+    finally:
+        logging.getLogger().removeHandler(handler)
+        handler.close()
+
+
+def make_report(options: TrainingOptions, folder: RunFolder) -> Report:
+    """Where the run tells of itself: events, status, TensorBoard."""
     process = psutil.Process()
     status = Status("starting", "loading", pid=process.pid, created=process.create_time())
-    if not accelerator.is_main_process:
-        return Report(None, status)
     board = None
     if options.log_with == "tensorboard":
         from torch.utils.tensorboard import SummaryWriter
@@ -167,6 +185,8 @@ def build_run(
         workers=options.max_data_loader_n_workers,
         total_steps=steps.total,
         pin_memory=accelerator.device.type == "cuda",
+        accumulation=steps.accumulation,
+        persistent=options.persistent_data_loader_workers,
     )
     run = Run(
         options, seed, steps, accelerator, architecture, method, trainee, parameters, optimizer, scheduler, ema, loader, report, folder
@@ -202,7 +222,7 @@ def fill_cache(
             scaled_pixels(pixels.to(accelerator.device, non_blocking=True)), generators
         ).float()
 
-    return LatentCache.build(
+    cache = LatentCache.build(
         plan.data,
         encode,
         latent=architecture.latent,
@@ -212,7 +232,10 @@ def fill_cache(
         rank=accelerator.process_index,
         world_size=accelerator.num_processes,
         progress=lambda done, total: report.phase("caching latents", done, total),
+        trust_files=options.skip_cache_check,
     )
+    accelerator.wait_for_everyone()  # on disk each process has encoded its share
+    return cache
 
 
 def weights_hash(network: torch.nn.Module) -> str:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from torch import nn
     from torch.optim import Optimizer
 
-    from sd_scripts.training.ema import EMA
+    from sd_scripts.training.ema import Ema
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,7 @@ class Trained:
     optimizer: Optimizer
     scheduler: Any
     scaler: Any | None
-    ema: EMA | None
+    ema: Ema | None
 
 
 def write_state(folder: Path, position: Position, trained: Trained) -> None:

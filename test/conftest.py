@@ -1,0 +1,54 @@
+"""Small things that many tests need: pictures with captions, tiny models, and a trainer in a process of its own."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+
+
+@pytest.fixture(scope="session")
+def tiny_sd1(tmp_path_factory) -> Path:
+    """A tiny SD 1.x model as one file."""
+    from test.tiny import tiny_model
+
+    return tiny_model("sd1", tmp_path_factory.mktemp("models") / "tiny.safetensors")
+
+
+@pytest.fixture
+def pictures(tmp_path) -> Path:
+    """A training folder: 3_thing with five pictures of two shapes, four of them with captions."""
+    from PIL import Image
+
+    folder = tmp_path / "pictures" / "3_thing"
+    folder.mkdir(parents=True)
+    for number in range(5):
+        size = (96, 64) if number % 2 else (64, 64)
+        Image.new("RGB", size, (40 * number, 90, 255 - 50 * number)).save(folder / f"p{number}.png")
+        if number:
+            (folder / f"p{number}.txt").write_text(f"a thing, number {number}", encoding="utf-8")
+    return folder.parent
+
+
+def run_trainer(*arguments: str, script: str = "train_network", launch: bool = False, timeout: float = 240):
+    """Run a trainer in a process of its own, plainly or as the GUI does through accelerate."""
+    start = ["-m", f"sd_scripts.{script}"]
+    if launch:
+        start = [
+            "-m",
+            "accelerate.commands.launch",
+            "--quiet",
+            "--num_cpu_threads_per_process",
+            "1",
+            f"sd_scripts/{script}.py",
+        ]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
+    return subprocess.run(
+        [sys.executable, *start, *map(str, arguments)],
+        capture_output=True, text=True, encoding="utf-8", env=environment, cwd=ROOT, timeout=timeout,
+    )  # fmt: skip
