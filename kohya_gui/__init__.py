@@ -1,1 +1,1 @@
-"""The browser interface. It reads the option schema, starts trainers and watches run folders; it never imports torch."""
+"""The browser interface. It reads the option schema, starts trainers, watches run folders, never imports torch."""

@@ -18,8 +18,8 @@ from sd_scripts.options.schema import specs
 
 TITLE = "Kohya GUI"
 DIALOG = """<dialog class="browse"><input aria-label="Folder" spellcheck="false"><p class="quiet"></p><ul></ul>
-<div><button type="button" data-do="cancel">Cancel</button><button type="button" data-do="choose">Choose this folder</button></div>
-</dialog>"""
+<div><button type="button" data-do="cancel">Cancel</button>
+<button type="button" data-do="choose">Choose this folder</button></div></dialog>"""
 
 
 def make_page(
@@ -44,7 +44,7 @@ def make_page(
 
 def _fill(page: gr.Blocks, context: Context) -> None:
     gr.HTML(f'<h1 class="brand">{TITLE}<small>train image models</small></h1>')
-    with gr.Tabs(elem_id="tabs") as tabs:
+    with gr.Tabs(elem_id="gui-tabs") as tabs:
         with gr.Tab("LoRA", id="lora"):
             lora_tab = lora.build(context)
         with gr.Tab("Runs", id="runs"):
@@ -57,7 +57,7 @@ def _fill(page: gr.Blocks, context: Context) -> None:
 
     lora.connect(context, lora_tab, page, show_run, [tabs, runs_tab.chosen, runs_tab.seen])
     runs.connect(context, runs_tab, lora_tab.live, lora_tab.stop, page)
-    gr.HTML(DIALOG, js_on_load=asset("browse.js"), server_functions=[browse.list_folder], elem_id="browse")
+    gr.HTML(DIALOG, js_on_load=asset("browse.js"), server_functions=[browse.list_folder], elem_id="gui-browse")
 
 
 def _demo(presets: PresetFolder) -> dict:

@@ -1,4 +1,4 @@
-"""TensorBoard as a process of this server: started on a free port of this machine, ended with the server or on request."""
+"""TensorBoard as a process of this server: on a free port of this machine, ended with the server or on request."""
 
 from __future__ import annotations
 

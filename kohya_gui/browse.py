@@ -40,7 +40,7 @@ def list_folder(path: str, kind: str) -> dict[str, Any]:
 
 
 def _nearest_folder(path: Path) -> Path:
-    place = Path(os.path.abspath(path))
+    place = path.absolute()
     while not place.is_dir() and place.parent != place:
         place = place.parent
     return place

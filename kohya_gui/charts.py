@@ -7,8 +7,8 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-WIDTH, HEIGHT = 640, 220
-LEFT, RIGHT, TOP, BOTTOM = 56, 12, 12, 26
+WIDTH, HEIGHT = 460, 190
+LEFT, RIGHT, TOP, BOTTOM = 52, 10, 10, 24
 MOST_POINTS = 500  # more than the chart has pixels adds nothing
 
 
@@ -26,7 +26,8 @@ def chart(title: str, lines: Sequence[Line], *, log_scale: bool = False) -> str:
     lines = [Line(line.name, line.look, _thin(_finite(line.points, log_scale))) for line in lines]
     points = [point for line in lines for point in line.points]
     if len(points) < 2:
-        return f'<div class="chart"><h4>{html.escape(title)}</h4><p class="quiet">The curve comes with the first steps.</p></div>'
+        wait = '<p class="quiet">The curve comes with the first steps.</p>'
+        return f'<div class="chart"><h4>{html.escape(title)}</h4>{wait}</div>'
     x0, x1 = _span([x for x, _ in points])
     y0, y1 = _span([_scaled(y, log_scale) for _, y in points], margin=0.05)
 

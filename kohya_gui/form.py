@@ -1,7 +1,7 @@
 """The option schema as a form: which widget an option gets, and how values go in and out.
 
-Text fields take every option that is not a switch or a choice: an empty one is unset and shows the default in grey, "0" is
-zero, and a text that is no number stays as it was typed, with the problem beneath it.
+Text fields take every option that is not a switch or a choice: an empty one is unset and shows the default in grey, "0"
+is zero, and a text that is no number stays as it was typed, with the problem beneath it.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ class Form:
                 self.widgets[spec.name] = self._widget(spec, start.get(spec.name, to_widget(spec, spec.default)))
 
     def _widget(self, spec: OptionSpec, value: FormValue) -> gr.components.Component:
-        about = {"label": title(spec), "info": info(spec), "elem_id": field_id(spec.name), "elem_classes": "option"}
+        about = {"label": title(spec), "info": spec.help, "elem_id": field_id(spec.name), "elem_classes": "option"}
         if spec.is_flag:
             return gr.Checkbox(value=bool(value), **about)
         if offered := choices(spec):
@@ -81,7 +81,8 @@ class Form:
 
 
 def field_id(name: str) -> str:
-    return f"option-{name}"
+    """The option's own name: the style sheet shows it beneath the field."""
+    return name
 
 
 def section_id(group_title: str) -> str:
@@ -90,11 +91,6 @@ def section_id(group_title: str) -> str:
 
 def title(spec: OptionSpec) -> str:
     return f"{spec.label} ({spec.unit})" if spec.unit else spec.label
-
-
-def info(spec: OptionSpec) -> str:
-    """The help, then the option's name as files and the command line write it."""
-    return f"{spec.help} · {spec.name}"
 
 
 def placeholder(spec: OptionSpec) -> str:

@@ -81,4 +81,4 @@ def _sentence(problem: Problem) -> str:
 
 def _css_text(text: str) -> str:
     """Text for a quoted string in a style sheet inside HTML: everything but plain characters as a code."""
-    return "".join(c if c.isalnum() and c.isascii() or c in " .,:;_-()" else f"\\{ord(c):x} " for c in text)
+    return "".join(c if (c.isalnum() and c.isascii()) or c in " .,:;_-()" else f"\\{ord(c):x} " for c in text)

@@ -1,4 +1,4 @@
-"""From a form's values to checked options and the plan of the run; the trainer's own functions do the work, in this process."""
+"""From a form's values to checked options and the plan of the run, by the trainer's own functions, in this process."""
 
 from __future__ import annotations
 

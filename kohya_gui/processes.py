@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import dataclass
 
 import psutil
@@ -56,15 +57,13 @@ def kill_trees(marks: Iterable[ProcessMark], patience_s: float = 3.0) -> int:
 def _tree(mark: ProcessMark) -> list[psutil.Process]:
     found = []
     if (root := mark.process()) is not None:
-        try:
+        with suppress(psutil.NoSuchProcess):  # it ended just now; what it left behind is in its group
             found = [root, *root.children(recursive=True)]
-        except psutil.NoSuchProcess:
-            pass  # it ended just now; what it left behind is in its group
     return found + _group(mark)
 
 
 def _group(mark: ProcessMark) -> list[psutil.Process]:
-    """Members of the session that the process opened. They may have lost their parent, so the tree does not show them."""
+    """Members of the session that the process opened. They may have lost their parent, so no tree shows them."""
     if os.name != "posix" or not mark.created:
         return []
     members = []
@@ -78,10 +77,8 @@ def _group(mark: ProcessMark) -> list[psutil.Process]:
 
 
 def _signal(process: psutil.Process, *, hard: bool) -> None:
-    try:
+    with suppress(psutil.NoSuchProcess):
         process.kill() if hard else process.terminate()
-    except psutil.NoSuchProcess:
-        pass
 
 
 def exit_words(code: int | None) -> str:

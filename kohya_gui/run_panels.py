@@ -36,12 +36,12 @@ def list_html(runs: Iterable[Run], selected: str | None) -> str:
 
 def _card(run: Run, is_selected: bool) -> str:
     status = run.status
-    share = f'<i style="width:{_percent(run)}%"></i>' if not run.is_over and status.total_steps else ""
+    bar = "" if run.is_over else f'<span class="thin bar"><i style="width:{_percent(run)}%"></i></span>'
     return (
-        f'<button type="button" class="run {"selected" if is_selected else ""}" data-run="{escape(run.name, quote=True)}">'
+        f'<button type="button" class="run{" selected" if is_selected else ""}" data-run="{escape(run.name)}">'
         f"<b>{escape(_short_name(run.name))}</b>{badge(run)}<small>{escape(_when(run.name))}"
         f"{f' · {status.step} of {status.total_steps} steps' if status.total_steps else ''}</small>"
-        f'<span class="thin bar">{share}</span></button>'
+        f"{bar}</button>"
     )
 
 
@@ -77,11 +77,13 @@ def wall_html(view: RunView, shelf: PictureShelf) -> str:
     """Samples: a row for a prompt, a column for a step."""
     steps, rows = view.wall()
     if not rows:
-        return '<p class="quiet">No samples yet. They are drawn when a prompt file and an interval are set under Samples.</p>'
+        return (
+            '<p class="quiet">No samples yet. They need a prompt file and an interval; see Samples in the form.</p>'
+        )
     steps = steps[-MOST_COLUMNS:]
     head = "".join(f"<th>step {step}</th>" for step in steps)
     body = "".join(
-        f'<tr><th title="{escape(prompt, quote=True)}">{escape(prompt)}</th>'
+        f'<tr><th title="{escape(prompt)}">{escape(prompt)}</th>'
         + "".join(_picture(pictures.get(step), prompt, step, shelf) for step in steps)
         + "</tr>"
         for prompt, pictures in rows.values()
@@ -92,10 +94,10 @@ def wall_html(view: RunView, shelf: PictureShelf) -> str:
 def _picture(path: Path | None, prompt: str, step: int, shelf: PictureShelf) -> str:
     if path is None:
         return "<td></td>"
-    alt = escape(f"{prompt}, step {step}", quote=True)
+    alt = escape(f"{prompt}, step {step}")
     return (
-        f'<td><a href="{escape(shelf.url(path), quote=True)}" target="_blank">'
-        f'<img src="{escape(shelf.thumb_url(path), quote=True)}" alt="{alt}" title="{alt}" loading="lazy"></a></td>'
+        f'<td><a href="{escape(shelf.url(path))}" target="_blank">'
+        f'<img src="{escape(shelf.thumb_url(path))}" alt="{alt}" title="{alt}" loading="lazy"></a></td>'
     )
 
 

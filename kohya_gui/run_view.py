@@ -77,7 +77,7 @@ class RunView:
         """The samples as a table: the steps, and per prompt number its text and its pictures by step."""
         rows: dict[int, tuple[str, dict[int, Path]]] = {}
         for sample in self.samples:
-            prompt, pictures = rows.setdefault(int(sample.get("index", 0)), (str(sample.get("prompt", "")), {}))
+            _, pictures = rows.setdefault(int(sample.get("index", 0)), (str(sample.get("prompt", "")), {}))
             pictures[int(sample["step"])] = self._absolute(sample["path"])
         steps = sorted({step for _, pictures in rows.values() for step in pictures})
         return steps, dict(sorted(rows.items()))

@@ -1,6 +1,6 @@
 """The runs of a folder: what state each is in, which comes next, how one is stopped.
 
-Everything is read from disk, so a server that was restarted, a second page and the trainer's own command line see the same.
+Everything is read from disk, so a restarted server, a second page and the trainer's own command line see the same.
 """
 
 from __future__ import annotations
@@ -151,9 +151,8 @@ class RunManager:
             try:
                 folder = launch.prepare(self.root, recipe, options)
             except OSError as failure:
-                raise UserError(
-                    f"{self.root}: cannot be written: {failure.strerror or failure}; choose another folder with --runs_dir"
-                ) from None
+                reason = failure.strerror or failure
+                raise UserError(f"{self.root}: cannot be written: {reason}; choose another with --runs_dir") from None
             self.advance()
             self._wake.set()
             return self.find(folder.path.name) or Run(folder, Status("queued"))
@@ -244,7 +243,7 @@ class RunManager:
     def _names(self) -> set[str]:
         try:
             return {path.name for path in self.root.iterdir() if path.is_dir()}
-        except FileNotFoundError:
+        except (FileNotFoundError, NotADirectoryError):
             return set()
 
     def _supervise(self) -> None:

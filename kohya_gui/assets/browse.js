@@ -7,7 +7,7 @@ const choose = dialog.querySelector("[data-do=choose]");
 let target = null;
 
 function field(name) {
-  return document.querySelector(`#option-${name} textarea, #option-${name} input`);
+  return document.querySelector(`#${name} textarea, #${name} input`);
 }
 
 function row(label, folder, onclick) {

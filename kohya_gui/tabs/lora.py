@@ -24,7 +24,7 @@ RECIPE = RECIPES["train_network"]
 # Typing restarts the wait, so a look at the plan costs the server nothing until a pause.
 PLAN_AFTER_A_PAUSE = """() => {
   clearTimeout(window.kohyaPlan);
-  window.kohyaPlan = setTimeout(() => document.querySelector("#look-at-plan").click(), 500);
+  window.kohyaPlan = setTimeout(() => document.querySelector("#gui-look-at-plan").click(), 500);
 }"""
 
 
@@ -60,22 +60,22 @@ def build(context: Context) -> LoraTab:
             form.sections(shown)
         with gr.Column(scale=2, min_width=320, elem_classes="beside"):
             with gr.Row(elem_classes="actions"):
-                start = gr.Button("Start training", variant="primary", elem_id="start", min_width=120, size="md")
-                stop = gr.Button("Stop", elem_id="stop", interactive=False, min_width=70, size="md")
-                show = gr.Button("Show command", elem_id="show-command", min_width=110, size="md")
-            said = gr.HTML(elem_id="said")
+                start = gr.Button("Start training", variant="primary", elem_id="gui-start", min_width=120, size="md")
+                stop = gr.Button("Stop", elem_id="gui-stop", interactive=False, min_width=70, size="md")
+                show = gr.Button("Show command", elem_id="gui-show-command", min_width=110, size="md")
+            said = gr.HTML(elem_id="gui-said")
             with gr.Group(visible=False, elem_classes="question") as question:
                 asked = gr.HTML()
                 with gr.Row():
-                    replace = gr.Button("Replace it", variant="stop", size="sm", elem_id="replace")
+                    replace = gr.Button("Replace it", variant="stop", size="sm", elem_id="gui-replace")
                     keep = gr.Button("Cancel", size="sm")
-            live = gr.HTML(elem_id="live")
+            live = gr.HTML(elem_id="gui-live")
             gr.HTML("<h3>Plan</h3>")
-            plan = gr.HTML(elem_id="plan")
+            plan = gr.HTML(elem_id="gui-plan")
             command = gr.Code(
-                visible=False, language="shell", label="Command and settings", elem_id="command", wrap_lines=True
+                visible=False, language="shell", label="Command and settings", elem_id="gui-command", wrap_lines=True
             )
-            look = gr.Button("Look at the plan", visible="hidden", elem_id="look-at-plan")
+            look = gr.Button("Look at the plan", visible="hidden", elem_id="gui-look-at-plan")
     return LoraTab(form, presets, start, stop, show, said, question, asked, replace, keep, live, plan, command, look)
 
 

@@ -42,15 +42,15 @@ def build(context: Context) -> PresetRow:
             info="Choose one, or type a name to save under, or the path of a TOML file to load.",
             allow_custom_value=True,
             scale=4,
-            elem_id="preset",
+            elem_id="gui-preset",
         )
-        load = gr.Button("Load", min_width=70, size="md", elem_id="load-preset")
-        save = gr.Button("Save", min_width=70, size="md", elem_id="save-preset")
-    said = gr.HTML(elem_id="preset-said")
+        load = gr.Button("Load", min_width=70, size="md", elem_id="gui-load-preset")
+        save = gr.Button("Save", min_width=70, size="md", elem_id="gui-save-preset")
+    said = gr.HTML(elem_id="gui-preset-said")
     with gr.Group(visible=False, elem_classes="question") as question:
         asked = gr.HTML()
         with gr.Row():
-            replace = gr.Button("Replace it", variant="stop", size="sm", elem_id="replace-preset")
+            replace = gr.Button("Replace it", variant="stop", size="sm", elem_id="gui-replace-preset")
             keep = gr.Button("Cancel", size="sm")
     return PresetRow(choice, load, save, said, question, asked, replace, keep)
 

@@ -41,22 +41,22 @@ def build(context: Context) -> RunsTab:
     panels, buttons = {}, {}
     with gr.Row(elem_classes="page"):
         with gr.Column(scale=1, min_width=240, elem_classes="run-list"):
-            runs = gr.HTML(js_on_load=CHOOSE, elem_id="runs")
+            runs = gr.HTML(js_on_load=CHOOSE, elem_id="gui-runs")
         with gr.Column(scale=4, min_width=340):
-            panels["head"] = gr.HTML(elem_id="run-head")
+            panels["head"] = gr.HTML(elem_id="gui-run-head")
             with gr.Row(elem_classes="actions"):
                 for name, label in (("stop", "Stop"), ("save", "Save now"), ("sample", "Draw samples now")):
-                    buttons[name] = gr.Button(label, size="sm", interactive=False, elem_id=f"run-{name}", min_width=80)
-                buttons["board"] = gr.Button("TensorBoard", size="sm", elem_id="run-board", min_width=100)
+                    buttons[name] = gr.Button(label, size="sm", interactive=False, elem_id=f"gui-run-{name}", min_width=80)
+                buttons["board"] = gr.Button("TensorBoard", size="sm", elem_id="gui-run-board", min_width=100)
                 buttons["end_board"] = gr.Button("Stop TensorBoard", size="sm", visible=False, min_width=130)
-            board = gr.HTML(elem_id="board")
-            panels["charts"] = gr.HTML(elem_id="run-charts")
+            board = gr.HTML(elem_id="gui-board")
+            panels["charts"] = gr.HTML(elem_id="gui-run-charts")
             gr.HTML("<h3>Samples</h3>")
-            panels["wall"] = gr.HTML(elem_id="run-wall")
+            panels["wall"] = gr.HTML(elem_id="gui-run-wall")
             gr.HTML("<h3>Files</h3>")
-            panels["files"] = gr.HTML(elem_id="run-files")
+            panels["files"] = gr.HTML(elem_id="gui-run-files")
             with gr.Accordion("Log", open=True):
-                panels["log"] = gr.HTML(elem_id="run-log", autoscroll=True, max_height=360)
+                panels["log"] = gr.HTML(elem_id="gui-run-log", autoscroll=True, max_height=360)
     return RunsTab(chosen, seen, runs, panels, buttons, board)
 
 
@@ -157,4 +157,5 @@ def _board(context: Context) -> str:
     if not context.board.answers():
         return '<p class="quiet">TensorBoard is starting …</p>'
     url = context.board.url
-    return f'<p>TensorBoard: <a href="{url}" target="_blank">{url}</a> <span class="quiet">(on the machine that runs this page)</span></p>'
+    where = '<span class="quiet">(on the machine that runs this page)</span>'
+    return f'<p>TensorBoard: <a href="{url}" target="_blank">{url}</a> {where}</p>'

@@ -1,6 +1,7 @@
-"""Stands in for a trainer: takes the same arguments, writes a run folder, and behaves as a file named `act` in it says.
+"""Stands in for a trainer: takes the same arguments, writes a run folder, and behaves as STUB_ACT says.
 
-Acts: finish, wait (until asked to stop), deaf (ignores requests and signals, with a child that does too), vanish, explode, mute.
+Acts: finish; wait (until asked to stop); deaf (ignores requests and signals, with a child that does too); vanish;
+explode; mute.
 """
 
 import os

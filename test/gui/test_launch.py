@@ -12,7 +12,7 @@ from kohya_gui.paths import PROJECT_ROOT
 from sd_scripts.options.toml_files import read_settings
 from test.gui.conftest import RECIPE, options, wait_for
 
-ODD = ["$(touch pwned)", "a b [c] (d)", "桌面 🎨", "it's \"quoted\" #1 %PATH% `x` ; touch pwned", "--config_file"]
+ODD = ["$(touch pwned)", "a b [c] (d)", "桌面 🎨", 'it\'s "quoted" #1 %PATH% `x` ; touch pwned', "--config_file"]
 
 
 def test_the_command_is_accelerate_with_the_trainers_script(tmp_path):
