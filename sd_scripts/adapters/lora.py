@@ -11,6 +11,7 @@ from itertools import accumulate
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
+from torch.nn.utils import skip_init
 
 from sd_scripts.adapters.base import AdapterModule, Size, fused_shape, out_rows
 from sd_scripts.adapters.draws import DrawKey, seed_of
@@ -30,7 +31,7 @@ def drop(values: Tensor, draws: Tensor, p: float) -> Tensor:
 
 
 class LoraModule(AdapterModule):
-    """LoRA of a Linear or Conv2d, or of several that are the parts of one."""
+    """LoRA of a Linear or Conv2d, or of several that are the parts of one; without values until `build` fills it."""
 
     suffixes = ("alpha", "lora_down.weight", "lora_up.weight")
 
@@ -42,14 +43,14 @@ class LoraModule(AdapterModule):
         if isinstance(first, nn.Conv2d):
             if first.groups != 1:
                 raise TypeError(f"{target.name}: LoRA of a grouped convolution is not defined in any file format")
-            self.lora_down = nn.Conv2d(
-                first.in_channels, size.rank, first.kernel_size, first.stride, first.padding, first.dilation,
+            self.lora_down = skip_init(
+                nn.Conv2d, first.in_channels, size.rank, first.kernel_size, first.stride, first.padding, first.dilation,
                 bias=False, padding_mode=first.padding_mode,
             )  # fmt: skip
-            self.lora_up = nn.Conv2d(size.rank, rows, 1, bias=False)
+            self.lora_up = skip_init(nn.Conv2d, size.rank, rows, 1, bias=False)
         else:
-            self.lora_down = nn.Linear(first.in_features, size.rank, bias=False)
-            self.lora_up = nn.Linear(size.rank, rows, bias=False)
+            self.lora_down = skip_init(nn.Linear, first.in_features, size.rank, bias=False)
+            self.lora_up = skip_init(nn.Linear, size.rank, rows, bias=False)
         ends = tuple(accumulate(map(out_rows, target.modules)))
         self._rows = tuple(slice(start, end) for start, end in zip((0, *ends), ends, strict=False))
 
