@@ -84,7 +84,7 @@ class BatchMaker(Dataset):
         skipped: dict[Path, str] = {}
         try:
             if self.makes_texts_only:
-                uses = [next(self._readable(use)) for use in self._uses(key)]
+                uses = [self._first_readable(use) for use in self._uses(key)]
                 return Made(self._with_texts(_empty_batch(), key, uses))
             loaded = [self._load(use, skipped) for use in self._uses(key)]
             batch = self._with_texts(self._with_contents(_empty_batch(), loaded), key, [one.use for one in loaded])
@@ -134,7 +134,16 @@ class BatchMaker(Dataset):
                 skipped[sample.path] = str(problem)
                 continue
             return _Loaded(candidate, *_as_tensors(picture.flipped() if is_flipped(options, candidate) else picture))
-        raise UserError(f"none of the pictures like {self.samples[use.sample].path} can be read - check the folder")
+        raise self._nothing_readable(use)
+
+    def _first_readable(self, use: Use) -> Use:
+        for candidate in self._readable(use):
+            return candidate
+        raise self._nothing_readable(use)
+
+    def _nothing_readable(self, use: Use) -> UserError:
+        path = self.samples[use.sample].path
+        return UserError(f"neither {path} nor any picture of its size can be read - check the folder")
 
     def _readable(self, use: Use) -> Iterator[Use]:
         """The use, and those that can stand in for it, without pictures that are known to be unreadable."""

@@ -188,7 +188,8 @@ def _open(path: Path) -> Iterator[tuple[PillowImage.Image, BinaryIO]]:
 def _read_header(file: BinaryIO) -> PillowImage.Image:
     from PIL import Image, UnidentifiedImageError
 
-    if not file.read(1):
+    start = file.read(12)
+    if not start:
         raise PictureProblem("is empty (0 bytes)")
     file.seek(0)
     try:
@@ -198,7 +199,9 @@ def _read_header(file: BinaryIO) -> PillowImage.Image:
     except Image.DecompressionBombError as problem:
         raise PictureProblem("has more than 178 million pixels; make it smaller") from problem
     except Exception as problem:  # Pillow's plug-ins raise anything on damaged headers
-        raise PictureProblem(f"has a damaged header ({problem})") from problem
+        is_webp = start[:4] == b"RIFF" and start[8:] == b"WEBP"  # of which opening already needs the end
+        cut_off = missing_end(file, "WEBP") if is_webp else ""
+        raise PictureProblem(cut_off or f"has a damaged header ({problem})") from problem
 
 
 @contextmanager

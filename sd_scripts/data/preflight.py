@@ -135,7 +135,7 @@ def check_scale(samples: Sequence[Sample]) -> list[Problem]:
         problems.append(note("resolution", text, "use larger pictures, a lower resolution, or bucket_no_upscale"))
     narrow = [sample.path.name for sample in samples if 2 * _area(sample.fit.bucket) < _area(sample.fit.resized)]
     if narrow:
-        text = f"{len(narrow)} pictures lose over half of their area: no bucket is that long: {name_some(narrow)}"
+        text = f"{len(narrow)} pictures lose over half their area, no bucket is as long: {name_some(narrow)}"
         problems.append(warning("max_bucket_reso", text, "cut them yourself, or allow longer buckets"))
     return problems
 

@@ -41,7 +41,7 @@ def make_sizing(options: Images, divisor: int) -> tuple[Sizing | None, list[Prob
             error("resolution", f"{options.resolution!r} is no size", "write 512, or width,height as in 512,768")
         ]
     problems = _check_resolution(resolution, divisor)
-    if options.enable_bucket:
+    if options.enable_bucket and not problems:
         problems += _check_buckets(options, resolution, divisor)
     if any(problem.level == "error" for problem in problems):
         return None, problems

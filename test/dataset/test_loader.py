@@ -1,0 +1,249 @@
+import multiprocessing
+import resource
+from collections import Counter
+from dataclasses import dataclass
+
+import pytest
+import torch
+
+from sd_scripts.data.cache import LatentCache
+from sd_scripts.data.loader import Loader
+from sd_scripts.data.workers import choose_workers, usable_cores
+from sd_scripts.errors import UserError
+from sd_scripts.models.base import LatentSpec, Tokenizer, Tokens
+
+LATENT = LatentSpec(channels=4, downscale=8, scale=0.5)
+VARIED = {
+    "shuffle_caption": True, "caption_dropout_rate": 0.2, "caption_tag_dropout_rate": 0.2, "flip_aug": True,
+    "color_aug": True, "random_crop": True, "train_batch_size": 2,
+}  # fmt: skip
+
+
+@dataclass
+class LetterTokenizer(Tokenizer):
+    """A picklable tokenizer: the letters of a caption."""
+
+    def __call__(self, captions):
+        rows = [[ord(letter) for letter in caption[:10].ljust(10)] for caption in captions]
+        return Tokens((torch.tensor(rows)[:, None],))
+
+    def count(self, caption):
+        return len(caption)
+
+    @property
+    def limit(self):
+        return 10
+
+
+def encode(pixels, seeds):
+    return torch.nn.functional.avg_pool2d(pixels.float() / 255, 8)[:, [0, 1, 2, 0]]
+
+
+def batches(plan, epochs=(0, 1), skip=0, **options):
+    loader = Loader(plan, LetterTokenizer(), **{"seed": 5, "workers": 0, "total_steps": 50, **options})
+    try:
+        return [batch for epoch in epochs for batch in loader.epoch(epoch, skip_batches=skip)]
+    finally:
+        loader.close()
+
+
+def assert_equal(left, right):
+    assert len(left) == len(right)
+    for a, b in zip(left, right, strict=True):
+        assert (a.captions, a.indices) == (b.captions, b.indices)
+        assert torch.equal(a.tokens.ids[0], b.tokens.ids[0])
+        assert torch.equal(a.loss_weights, b.loss_weights)
+        for name in ("pixels", "latents", "masks"):
+            x, y = getattr(a, name), getattr(b, name)
+            assert (x is None) == (y is None)
+            assert x is None or torch.equal(x, y)
+
+
+def test_a_batch(ten_pictures, plan):
+    made = plan(train_batch_size=2, prior_loss_weight=0.5)
+    batch = batches(made, (0,))[0]
+    samples = [made.samples[index % len(made.samples)] for index in batch.indices]
+    width, height = samples[0].bucket
+    assert batch.pixels.shape == (len(batch), 3, height, width)
+    assert batch.pixels.dtype == torch.uint8
+    assert batch.captions == tuple(sample.caption for sample in samples)
+    assert batch.loss_weights.tolist() == [1.0] * len(batch)
+    assert batch.masks is None
+    assert batch.latents is None
+    assert batch.to("cpu").tokens.ids[0].shape == (len(batch), 1, 10)
+
+
+@pytest.mark.parametrize("start_method", [None, "spawn"])
+def test_workers_make_the_same_batches(ten_pictures, plan, start_method):
+    made = plan(cache_latents=False, **VARIED)
+    alone = batches(made, (0, 1, 2))
+    assert len({batch.captions for batch in alone}) > 20
+    loader = Loader(made, LetterTokenizer(), seed=5, workers=2, total_steps=50, start_method=start_method)
+    assert loader.workers == min(2, usable_cores())
+    found = [batch for epoch in (0, 1, 2) for batch in loader.epoch(epoch)]
+    children = multiprocessing.active_children()
+    assert len(children) == loader.workers  # the same ones for all epochs
+    assert loader.wait_seconds > 0
+    loader.close()
+    assert not multiprocessing.active_children()
+    assert_equal(found, alone)
+
+
+def test_skipping_batches_changes_nothing_else(ten_pictures, plan):
+    made = plan(cache_latents=False, **VARIED)
+    assert_equal(batches(made, (1,), skip=4), batches(made, (1,))[4:])
+
+
+def test_an_epoch_that_was_left_early_leaves_no_trace(ten_pictures, plan):
+    made = plan(train_batch_size=2)
+    loader = Loader(made, None, seed=5, workers=2)
+    next(iter(loader.epoch(0)))
+    second = [batch.indices for batch in loader.epoch(1)]
+    loader.close()
+    assert second == [batch.indices for batch in batches(made, (1,))]
+
+
+@pytest.mark.parametrize("world_size", [2, 3])
+def test_processes_share_an_epoch(ten_pictures, plan, world_size):
+    made = plan(cache_latents=False, **VARIED)
+    alone = batches(made, (0,))
+    ranks = [batches(made, (0,), rank=rank, world_size=world_size) for rank in range(world_size)]
+    assert len({len(rank) for rank in ranks}) == 1
+    turns = [batch for turn in zip(*ranks, strict=True) for batch in turn]
+    assert_equal(turns[: len(alone)], alone)
+    assert_equal(turns[len(alone) :], alone[: len(turns) - len(alone)])  # padded from the start
+
+
+def test_five_pictures_on_two_processes_end_together(picture, plan):
+    for number in range(5):
+        picture(f"1_x/{number}.png")
+    assert [len(batches(plan(), (0,), rank=rank, world_size=2)) for rank in (0, 1)] == [3, 3]
+
+
+def test_uses_are_told_apart_within_an_epoch_and_vary(ten_pictures, plan):
+    made = plan(cache_latents=False, **VARIED)
+    found = batches(made, (0,))
+    indices = [index for batch in found for index in batch.indices]
+    assert len(set(indices)) == len(indices) == 30
+    captions = Counter(caption for batch in found for caption in batch.captions)
+    assert len(captions) > 20
+
+
+def test_flips_depend_on_the_use_alone_with_and_without_cache(ten_pictures, plan):
+    made = plan(flip_aug=True, train_batch_size=2)
+    memory = LatentCache.build(made, encode, latent=LATENT, fingerprint="v", to_disk=False, batch_size=3)
+    disk = LatentCache.build(made, encode, latent=LATENT, fingerprint="v", to_disk=True, batch_size=2)
+    plain, cached, read = batches(made), batches(made, cache=memory), batches(made, cache=disk)
+    assert_equal(batches(made, cache=disk, workers=2), read)
+    assert_equal(batches(made, cache=memory, workers=2), cached)
+    for a, b, c in zip(plain, cached, read, strict=True):
+        assert a.captions == b.captions == c.captions
+        assert b.pixels is c.pixels is None
+        torch.testing.assert_close(encode(a.pixels, []), b.latents)
+        torch.testing.assert_close(b.latents, c.latents)
+    flipped = sum(not torch.equal(a.pixels, b.pixels) for a, b in zip(plain, batches(plan(train_batch_size=2)), strict=True))
+    assert 10 < flipped < 32
+
+
+def test_epoch_and_step_reach_captions(picture, plan):
+    picture("4_x/a.png", caption="a, b, c, d")
+    every_second = batches(plan(caption_dropout_every_n_epochs=2), (0, 1, 2, 3), workers=2)
+    assert [batch.captions[0] != "" for batch in every_second] == [True] * 4 + [False] * 4 + [True] * 4 + [False] * 4
+    warm = batches(plan(token_warmup_step=0.5, token_warmup_min=1), (0, 1, 2), total_steps=12)
+    assert [batch.captions[0].count(",") + 1 for batch in warm] == [1, 1, 2, 2, 3, 3, 4, 4, 4, 4, 4, 4]
+    slow = batches(plan(token_warmup_step=3, token_warmup_min=1), (0, 1), total_steps=12, accumulation=2)
+    assert [batch.captions[0].count(",") + 1 for batch in slow] == [1, 1, 2, 2, 3, 3, 4, 4]
+
+
+def test_masks(picture, plan):
+    from PIL import Image
+
+    image = Image.new("RGBA", (64, 64), (9, 9, 9, 0))
+    image.paste((9, 9, 9, 255), (0, 0, 16, 64))
+    image.save(picture("1_x/a.png"))
+    picture("1_x/b.png")
+    (batch,) = batches(plan(alpha_mask=True, train_batch_size=2), (0,))
+    masks = dict(zip(batch.indices, batch.masks, strict=True))
+    assert batch.masks.shape == (2, 1, 64, 64)
+    assert masks[0][0, :, :16].min() == 1
+    assert masks[0][0, :, 16:].max() == 0
+    assert masks[1].min() == 1
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_a_picture_that_breaks_during_the_run(ten_pictures, plan, tmp_path, workers):
+    stopping, skipping = plan(train_batch_size=2), plan(train_batch_size=2, on_bad_image="skip")
+    victim = tmp_path / "train" / "3_cat" / "p4.png"
+    victim.write_bytes(b"")
+    with pytest.raises(UserError, match=r"p4\.png is empty .*on_bad_image") as raised:
+        batches(stopping, workers=workers)
+    assert "\n" not in str(raised.value)
+    loader = Loader(skipping, None, seed=5, workers=workers)
+    found = list(loader.epoch(0))
+    loader.close()
+    assert len(found) == skipping.batches_per_epoch()
+    assert list(loader.skipped) == [victim]
+    assert not any("cat 4" in caption for batch in found for caption in batch.captions)
+
+
+def test_a_picture_that_cannot_be_cached_is_replaced_with_its_caption(ten_pictures, plan, tmp_path):
+    made = plan(train_batch_size=2, on_bad_image="skip")
+    (tmp_path / "train" / "3_cat" / "p4.png").write_bytes(b"")
+    for to_disk in (False, True):
+        cache = LatentCache.build(made, encode, latent=LATENT, fingerprint="v", to_disk=to_disk)
+        found = batches(made, (0,), cache=cache)
+        assert len(found) == made.batches_per_epoch()
+        assert not any("cat 4" in caption for batch in found for caption in batch.captions)
+
+
+def test_a_cache_file_that_vanishes_is_named(ten_pictures, plan, tmp_path):
+    made = plan()
+    cache = LatentCache.build(made, encode, latent=LATENT, fingerprint="v", to_disk=True)
+    next((tmp_path / "train").rglob("p3*.npz")).unlink()
+    with pytest.raises(UserError, match=r"p3_0064x0064_sd\.npz has disappeared"):
+        batches(made, cache=cache)
+
+
+def test_a_worker_that_dies_is_said(ten_pictures, plan):
+    import os
+    import signal
+
+    loader = Loader(plan(), None, seed=5, workers=2)
+    stream = loader.epoch(0)
+    next(stream)
+    for child in multiprocessing.active_children():
+        os.kill(child.pid, signal.SIGKILL)
+    with pytest.raises(UserError, match="loader process died.*max_data_loader_n_workers"):
+        for _ in range(20):
+            next(stream)
+    loader.close()
+
+
+def test_the_global_generator_is_left_alone(ten_pictures, plan):
+    torch.manual_seed(0)
+    expected = torch.rand(3)
+    torch.manual_seed(0)
+    batches(plan(), workers=2)
+    assert torch.equal(torch.rand(3), expected)
+
+
+@pytest.mark.parametrize(
+    ("cores", "processes", "cached", "samples", "workers"),
+    [(2, 1, False, 16, 0), (16, 1, True, 9999, 0), (2, 1, False, 999, 1), (16, 1, False, 9999, 9), (16, 1, False, 100, 2),
+     (64, 8, False, 9999, 4), (64, 1, False, 9999, 16), (1, 4, False, 9999, 1)],
+)  # fmt: skip
+def test_worker_count(cores, processes, cached, samples, workers):
+    assert choose_workers(cores, processes, cached, samples) == workers
+
+
+def test_few_files_stay_open(plan, picture):
+    limit = resource.getrlimit(resource.RLIMIT_NOFILE)
+    for number in range(300):
+        picture(f"1_x/{number}.bmp", (8, 8))
+    resource.setrlimit(resource.RLIMIT_NOFILE, (128, limit[1]))
+    try:
+        made = plan(resolution="32", min_bucket_reso=32)
+        cache = LatentCache.build(made, encode, latent=LATENT, fingerprint="v", to_disk=True, batch_size=8)
+        assert len(batches(made, (0, 1), cache=cache, workers=2)) == 600
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, limit)
