@@ -18,7 +18,7 @@ if TYPE_CHECKING:  # the GUI and the checks read this module's names without tor
 
 @dataclass(frozen=True)
 class LatentSpec:
-    """How pictures become latents: `latents = (vae_sample - shift) * scale`, of shape (channels, h/downscale, w/downscale)."""
+    """How pictures become latents (channels, h/downscale, w/downscale): `latents = (vae_sample - shift) * scale`."""
 
     channels: int
     downscale: int
@@ -28,7 +28,7 @@ class LatentSpec:
 
 @dataclass(frozen=True)
 class Tokens:
-    """Token ids of a batch of captions, one tensor (b, chunks, length) of int64 per text encoder; made in loader workers."""
+    """Token ids of a batch of captions, int64 (b, chunks, length) for each text encoder; made in loader workers."""
 
     ids: tuple[Tensor, ...]
 
@@ -46,16 +46,14 @@ class Text:
 class AdapterTarget:
     """One weight an adapter can train, under the name that LoRA files of the field use for it.
 
-    `modules` are the parts, in row order, of what is one layer in the original model (one for most, several for a fused qkv).
+    `modules` are the parts, in row order, of what is one layer in the original model (several for a fused qkv).
     """
 
     name: str  # lora_unet_down_blocks_0_attentions_0_proj_in
     part: str  # "unet" or "te1", "te2", …: what learning rates and "train only" options refer to
     modules: tuple[nn.Module, ...]
     is_conv3x3: bool = False  # takes conv_dim as its rank
-    needs_conv_dim: bool = (
-        False  # in a resnet or a sampler (1x1 and linear ones too): trained only when conv_dim is set
-    )
+    needs_conv_dim: bool = False  # in a resnet or a sampler, linear ones too: trained only when conv_dim is set
 
 
 class Architecture(ABC):
@@ -100,7 +98,7 @@ class Architecture(ABC):
 
     @abstractmethod
     def adapter_targets(self) -> Iterator[AdapterTarget]:
-        """Every weight that adapters may train, in the order in which LoRA files list them; 3x3 convolutions included."""
+        """Every weight that adapters may train, in the order of LoRA files; 3x3 convolutions included."""
 
     @abstractmethod
     def sample(
@@ -115,11 +113,11 @@ class Architecture(ABC):
         seed: int,
         sampler: str = "ddim",
     ) -> Image.Image:
-        """One picture, made with the networks as they are now (adapters attached act). The seed alone decides the noise."""
+        """One picture, made with the networks as they are now, adapters and all. The seed alone decides the noise."""
 
     @abstractmethod
     def save(self, path: Path, dtype: torch.dtype | None, metadata: Mapping[str, str]) -> None:
-        """Write the whole model in the field's single-file layout (`.safetensors`/`.ckpt`) or, for a folder path, as diffusers.
+        """Write the whole model: as a single file (`.safetensors`, `.ckpt`) or, for a folder path, as diffusers.
 
         Written under a temporary name and renamed. `dtype` None keeps each tensor's.
         """

@@ -60,8 +60,8 @@ def read_tensors(
 ) -> dict[str, Tensor]:
     """Read library tensors from a model file.
 
-    On the CPU and without conversion they are views of the memory-mapped file: nothing is read until used, and writing to
-    them does not reach the file.
+    On the CPU and without conversion they are views of the memory-mapped file: nothing is read until used, and writing
+    to them does not reach the file.
 
     Args:
         file: `.safetensors`, or pickled by torch (read with `weights_only`).

@@ -1,4 +1,4 @@
-"""What a model file or folder is, told from its tensors' names and shapes in milliseconds, before anything is loaded."""
+"""What a model file or folder is, told from its tensors' names and shapes in milliseconds, before any loading."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from functools import cached_property
 from pathlib import Path
 
 from sd_scripts.errors import UserError
+from sd_scripts.models.configs import SD_LATENT_CHANNELS
 from sd_scripts.models.headers import Header, TensorInfo, read_header
 from sd_scripts.models.keymaps.core import Shape
 from sd_scripts.models.keymaps.sd import FOLDERS, ReadPlan, plan_folder, plan_single_file
@@ -96,6 +97,7 @@ def require_architecture(info: CheckpointInfo, accepted: Sequence[str], method: 
         method: "network" (LoRA) or another key of `probes.TRAINERS`: decides which script is recommended.
     """
     if info.architecture in accepted:
+        _require_text_to_image(info)
         return
     wanted = " or ".join(LABELS[name] for name in accepted)
     trainer = TRAINERS.get(method, {}).get(info.architecture)
@@ -107,6 +109,13 @@ def require_architecture(info: CheckpointInfo, accepted: Sequence[str], method: 
     if info.architecture == "vae":
         raise UserError(f"{info.path} is {info.label}, not a base model: name it in the option vae")
     raise UserError(f"{info.path} is {info.label}: this trainer takes {wanted}")
+
+
+def _require_text_to_image(info: CheckpointInfo) -> None:
+    conv_in = info.shapes["unet"].get("conv_in.weight")
+    if conv_in is not None and conv_in[1] != SD_LATENT_CHANNELS:
+        kind = "an inpainting or other special model"
+        raise UserError(f"{info.path} is {kind} ({conv_in[1]} input channels): give a text-to-image model")
 
 
 def _inspect_folder(path: Path) -> CheckpointInfo:

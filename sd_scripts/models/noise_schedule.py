@@ -1,6 +1,7 @@
 """The forward process of DDPM models: how noisy a timestep is, and what the denoiser is to predict there.
 
-Symbols as in Ho et al. 2020 (alpha_bar) and Salimans & Ho 2022 (v): x_t = sqrt(alpha_bar) x_0 + sqrt(1 - alpha_bar) noise.
+Symbols as in Ho et al. 2020 (alpha_bar) and Salimans & Ho 2022 (v):
+x_t = sqrt(alpha_bar) x_0 + sqrt(1 - alpha_bar) noise.
 """
 
 from __future__ import annotations
@@ -54,7 +55,7 @@ class NoiseSchedule:
         return replace(self, betas=1.0 - alphas_cumprod / before, alphas_cumprod=alphas_cumprod)
 
     def snr(self, timesteps: Tensor) -> Tensor:
-        """Signal-to-noise ratio alpha_bar / (1 - alpha_bar) at integer timesteps; 0 at the end of a zero-SNR schedule."""
+        """Signal-to-noise ratio alpha_bar / (1 - alpha_bar) at integer timesteps; 0 where all is noise."""
         alpha_bar = self._alpha_bar(timesteps)
         return alpha_bar / (1.0 - alpha_bar)
 

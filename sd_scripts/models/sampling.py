@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import importlib.util
+import inspect
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -59,6 +61,8 @@ def make_scheduler(sampler: str, schedule: NoiseSchedule) -> SchedulerMixin:
     name = ALIASES.get(sampler, sampler)
     if name not in SAMPLERS:
         raise ConfigError("sample_sampler", sampler, f"choose one of {', '.join([*SAMPLERS, *ALIASES])}")
+    if name == "lms" and importlib.util.find_spec("scipy") is None:
+        raise ConfigError("sample_sampler", sampler, "needs the package scipy: install it, or choose euler")
     cls, settings = SAMPLERS[name]
     prediction = "v_prediction" if schedule.prediction == "v" else "epsilon"
     return getattr(diffusers, cls)(**_schedule_settings(schedule), prediction_type=prediction, **settings)
@@ -125,8 +129,6 @@ def _latent_shape(architecture: Architecture, settings: SampleSettings) -> tuple
 
 
 def _takes_generator(scheduler: SchedulerMixin) -> bool:
-    import inspect
-
     return "generator" in inspect.signature(scheduler.step).parameters
 
 

@@ -135,7 +135,7 @@ class StableDiffusion(Architecture):
         return sample_picture(self, prompt, negative_prompt, SampleSettings(width, height, steps, scale, seed, sampler))
 
     def save(self, path: Path, dtype: torch.dtype | None, metadata: Mapping[str, str]) -> None:
-        """Write the whole model as `.safetensors`, `.ckpt`, or (any path without such a suffix) as a diffusers folder."""
+        """Write the whole model as `.safetensors`, `.ckpt` or, with any other path, as a diffusers folder."""
         from sd_scripts.models.sd_files import save_stable_diffusion
 
         save_stable_diffusion(self, path, dtype, metadata)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,14 +16,18 @@ from sd_scripts.errors import ConfigError, UserError
 from sd_scripts.models.checkpoints import build_on_meta, fill, read_raw, read_tensors, replacing, write_tensors
 from sd_scripts.models.configs import clip_config, unet_config, vae_config
 from sd_scripts.models.detect import CheckpointInfo
-from sd_scripts.models.headers import read_header
-from sd_scripts.models.keymaps.sd import FOLDERS, OPEN_CLIP, plan_vae_file, single_file_tensors
+from sd_scripts.models.keymaps.core import count_indices
+from sd_scripts.models.keymaps.sd import FOLDERS, OPEN_CLIP, single_file_tensors
 from sd_scripts.models.sd import SDSettings, StableDiffusion, StableDiffusion1, StableDiffusion2
+from sd_scripts.models.vae_files import inspect_vae
 
 if TYPE_CHECKING:
+    from diffusers import AutoencoderKL
     from transformers import CLIPTextModel
 
     from sd_scripts.models.registry import ModelOptions
+
+logger = logging.getLogger(__name__)
 
 FILE_SUFFIXES = (".safetensors", ".ckpt", ".pt")
 
@@ -30,43 +36,64 @@ def load_stable_diffusion(
     cfg: ModelOptions, info: CheckpointInfo, device: torch.device | str, dtype: torch.dtype | None
 ) -> StableDiffusion:
     """Load the model that `detect.inspect` described; see `registry.load_architecture`."""
-    if cfg.v2 and info.architecture != "sd2":
-        raise ConfigError("v2", cfg.v2, f"{info.path.name} is {info.label}: leave v2 out")
+    _check_options(cfg, info)
     cls = StableDiffusion2 if info.architecture == "sd2" else StableDiffusion1
-    networks = {part: _network(info, part, cls.latent.scale) for part in FOLDERS}
     vae_dtype = torch.float32 if cfg.no_half_vae else dtype
-    for part, network in networks.items():
-        if part == "vae" and cfg.vae is not None:
-            networks["vae"] = load_vae(Path(cfg.vae), cls.latent.scale, device, vae_dtype)
-        else:
-            _fill_part(info, part, network, device, vae_dtype if part == "vae" else dtype)
+    if cfg.vae is None:
+        vae = _load_part(info, "vae", cls.latent.scale, device, vae_dtype)
+    else:
+        vae = load_vae(Path(cfg.vae), cls.latent.scale, device, vae_dtype)
+    unet = _load_part(info, "unet", cls.latent.scale, device, dtype)
+    text_encoder = _load_part(info, "te1", cls.latent.scale, device, dtype)
+    _report_rest(info.path, info.plan.unknown, info.plan.dropped)
     settings = SDSettings(cfg.v_parameterization, cfg.clip_skip, cfg.max_token_length)
     kept = read_raw(info.path, info.plan.kept, info.foreign) if info.plan.kept else {}
-    for network in networks.values():
-        network.eval().requires_grad_(False)
-    return cls(networks["unet"], networks["vae"], networks["te1"], settings, kept)
+    return cls(unet, vae, text_encoder, settings, kept)
+
+
+def _check_options(cfg: ModelOptions, info: CheckpointInfo) -> None:
+    if cfg.v2 and info.architecture != "sd2":
+        raise ConfigError("v2", cfg.v2, f"{info.path.name} is {info.label}: leave v2 out")
+    layers = count_indices(info.shapes["te1"], "encoder.layers.")
+    if cfg.clip_skip is not None and not 1 <= cfg.clip_skip <= layers:
+        raise ConfigError("clip_skip", cfg.clip_skip, f"must be 1 to {layers}, the layers of the text encoder")
+    if cfg.vae is None and not info.shapes["vae"]:
+        raise ConfigError("vae", None, f"{info.path.name} holds no VAE: name a VAE file here")
+
+
+def _report_rest(path: Path, unknown: Sequence[str], dropped: Sequence[str]) -> None:
+    if unknown:
+        logger.warning("%s: %d unknown tensors are not used: %s", path.name, len(unknown), ", ".join(unknown))
+    if dropped:
+        logger.info("%s: left out are averages and constants: %s", path.name, ", ".join(dropped))
 
 
 def load_vae(
     path: Path, scale: float, device: torch.device | str = "cpu", dtype: torch.dtype | None = None
-) -> nn.Module:
-    """A separate VAE: a single file in the original or in diffusers' names, a whole checkpoint, or a diffusers folder."""
+) -> AutoencoderKL:
+    """The separate VAE that `vae_files.inspect_vae` accepts, frozen."""
     from diffusers import AutoencoderKL
 
-    from sd_scripts.models.detect import weight_files
-
-    folder = path / "vae" if (path / "vae").is_dir() else path
-    if not path.exists():
-        raise ConfigError("vae", str(path), "no such file or folder")
-    file = weight_files(folder)[0] if path.is_dir() else path
-    header = read_header(file)
-    plan = plan_vae_file(header.tensors)
-    sources = plan.parts["vae"]
-    shapes = {name: source.shape(header.tensors[source.key].shape) for name, source in sources.items()}
-    config = _folder_config(folder) if path.is_dir() else vae_config(shapes, scale)
+    info = inspect_vae(path)
+    config = vae_config(info.shapes, scale) if info.folder is None else _folder_config(info.folder)
     vae = build_on_meta(lambda: AutoencoderKL.from_config(config))
-    fill(vae, read_tensors(file, sources, dtype, device, header.foreign), f"the VAE {path}")
+    fill(vae, read_tensors(info.file, info.sources, dtype, device, info.foreign), f"the VAE {path}")
+    _report_rest(path, info.unknown, ())
     return vae.eval().requires_grad_(False)
+
+
+def _load_part(
+    info: CheckpointInfo, part: str, scale: float, device: torch.device | str, dtype: torch.dtype | None
+) -> Any:
+    """One network of the model, frozen."""
+    network = _network(info, part, scale)
+    file = info.path if info.files is None else info.files[FOLDERS[part]][0]
+    folder = "" if info.files is None else FOLDERS[part] + "/"
+    sources = {n: replace(s, key=s.key.removeprefix(folder)) for n, s in info.plan.parts[part].items()}
+    fill(network, read_tensors(file, sources, dtype, device, info.foreign), f"{info.path} ({part})")
+    if part == "te1":
+        _restore_position_ids(network, device)
+    return network.eval().requires_grad_(False)
 
 
 def _network(info: CheckpointInfo, part: str, scale: float) -> nn.Module:
@@ -87,23 +114,6 @@ def _network(info: CheckpointInfo, part: str, scale: float) -> nn.Module:
         return build_on_meta(lambda: CLIPTextModel(CLIPTextConfig.from_dict(config)))
     cls = UNet2DConditionModel if part == "unet" else AutoencoderKL
     return build_on_meta(lambda: cls.from_config(config))
-
-
-def _fill_part(
-    info: CheckpointInfo, part: str, network: nn.Module, device: torch.device | str, dtype: torch.dtype | None
-) -> None:
-    file = info.path if info.files is None else info.files[FOLDERS[part]][0]
-    folder = "" if info.files is None else FOLDERS[part] + "/"
-    sources = {name: _inside(folder, source) for name, source in info.plan.parts[part].items()}
-    fill(network, read_tensors(file, sources, dtype, device, info.foreign), f"{info.path} ({part})")
-    if part == "te1":
-        _restore_position_ids(network, device)
-
-
-def _inside(folder: str, source: Any) -> Any:
-    from dataclasses import replace
-
-    return replace(source, key=source.key.removeprefix(folder))
 
 
 def _restore_position_ids(encoder: CLIPTextModel, device: torch.device | str) -> None:
@@ -157,17 +167,22 @@ def _open_clip_rest(tensors: Mapping[str, Tensor], kept: Mapping[str, Tensor]) -
 def _write_folder(
     folder: Path, model: StableDiffusion, parts: Mapping[str, Mapping[str, Tensor]], dtype: torch.dtype | None
 ) -> None:
-    from transformers import CLIPTokenizer
-
-    from sd_scripts.models.sampling import make_scheduler
-    from sd_scripts.models.tokenizers.clip import clip_vocabulary
-
     text = {
         f"text_model.{name}": tensor for name, tensor in parts["te1"].items()
     }  # the level that other readers expect
     write_tensors(folder / "unet" / "diffusion_pytorch_model.safetensors", parts["unet"], dtype, {"format": "pt"})
     write_tensors(folder / "vae" / "diffusion_pytorch_model.safetensors", parts["vae"], dtype, {"format": "pt"})
     write_tensors(folder / "text_encoder" / "model.safetensors", text, dtype, {"format": "pt"})
+    write_configs(folder, model)
+
+
+def write_configs(folder: Path, model: StableDiffusion) -> None:
+    """Everything of a diffusers folder but the weights: configurations, tokenizer, scheduler, index."""
+    from transformers import CLIPTokenizer
+
+    from sd_scripts.models.sampling import make_scheduler
+    from sd_scripts.models.tokenizers.clip import clip_vocabulary
+
     model.denoiser.save_config(folder / "unet")
     model.vae.save_config(folder / "vae")
     model.text_encoders[0].config.save_pretrained(folder / "text_encoder")

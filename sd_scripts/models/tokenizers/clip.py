@@ -71,7 +71,7 @@ class ClipTokenizer(Tokenizer):
 
 
 def clean(caption: str) -> str:
-    """The caption as CLIP was trained to see it: broken characters mended, quotes straight, blanks single, lower case."""
+    """The caption as CLIP was trained to see it: broken characters mended, straight quotes, lower case."""
     import ftfy
 
     return " ".join(ftfy.fix_text(caption).split()).lower()

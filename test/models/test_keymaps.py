@@ -1,0 +1,145 @@
+"""The key maps against the layouts of real files, and there and back again."""
+
+import pytest
+import torch
+
+from sd_scripts.models.configs import clip_config, unet_config, vae_config
+from sd_scripts.models.keymaps.clip import open_clip_used_layers
+from sd_scripts.models.keymaps.sd import plan_single_file, single_file_tensors
+from sd_scripts.models.targets import adapter_counts, sd_targets
+from test.models.conftest import read_data
+from test.tiny import tiny_networks
+
+REAL = [("sd15", "sd1"), ("sd21", "sd2")]
+
+
+def real_layout(name):
+    return {key: tuple(shape) for key, shape in read_data(f"layouts/{name}.json.gz").items()}
+
+
+def library_shapes(layout):
+    parts = plan_single_file(layout).parts
+    return {part: {n: s.shape(layout[s.key]) for n, s in sources.items()} for part, sources in parts.items()}
+
+
+@pytest.mark.parametrize(("name", "architecture"), REAL)
+def test_every_key_of_a_real_file_has_its_place(name, architecture):
+    plan = plan_single_file(real_layout(name))
+    assert plan.unknown == plan.dropped == ()
+    assert {part: len(sources) for part, sources in plan.parts.items()} == {
+        "unet": 686,
+        "vae": 248,
+        "te1": 196 if architecture == "sd1" else 23 * 16 + 4,
+    }
+    assert len(plan.kept) == (0 if architecture == "sd1" else 14)  # block 23, text_projection, logit_scale
+
+
+@pytest.mark.parametrize(("name", "architecture"), REAL)
+def test_names_are_those_of_diffusers(name, architecture):
+    plan = plan_single_file(real_layout(name))
+    for part, expected in read_data(f"layouts/{name}_library.json.gz").items():
+        assert {library: source.key for library, source in plan.parts[part].items()} == expected
+
+
+@pytest.mark.parametrize(("name", "architecture"), REAL)
+def test_real_networks_take_every_tensor(name, architecture):
+    from diffusers import AutoencoderKL, UNet2DConditionModel
+    from transformers import CLIPTextConfig, CLIPTextModel
+
+    shapes = library_shapes(real_layout(name))
+    with torch.device("meta"):
+        networks = {
+            "unet": UNet2DConditionModel(**unet_config(shapes["unet"], architecture)),
+            "vae": AutoencoderKL(**vae_config(shapes["vae"], 0.18215)),
+            "te1": CLIPTextModel(CLIPTextConfig(**clip_config(shapes["te1"], architecture))),
+        }
+    for part, network in networks.items():
+        assert {n: tuple(t.shape) for n, t in network.state_dict().items()} == shapes[part]
+    unet = networks["unet"].mid_block.attentions[0].transformer_blocks[0].attn1
+    assert (unet.heads, unet.inner_dim // unet.heads) == ((8, 160) if architecture == "sd1" else (20, 64))
+    assert networks["te1"].config.num_attention_heads == (12 if architecture == "sd1" else 16)
+    assert networks["te1"].config.hidden_act == ("quick_gelu" if architecture == "sd1" else "gelu")
+
+
+@pytest.mark.parametrize(("name", "architecture"), REAL)
+def test_a_real_layout_comes_back(name, architecture):
+    layout = real_layout(name)
+    plan = plan_single_file(layout)
+    stored = {key: torch.empty(shape, device="meta") for key, shape in layout.items()}
+    parts = {part: {n: s.take(stored[s.key]) for n, s in sources.items()} for part, sources in plan.parts.items()}
+    back = single_file_tensors(parts, open_clip=architecture == "sd2")
+    assert {n: tuple(t.shape) for n, t in back.items()} == {n: s for n, s in layout.items() if n not in plan.kept}
+
+
+def test_fused_attention_is_split_in_row_order():
+    layout = real_layout("sd21")
+    sources = plan_single_file(layout).parts["te1"]
+    rows = torch.arange(3 * 1024 * 2).view(3 * 1024, 2)
+    taken = [sources[f"encoder.layers.7.self_attn.{n}_proj.weight"].take(rows) for n in "qkv"]
+    assert torch.equal(torch.cat(taken), rows)
+
+
+def test_averages_and_constants_are_dropped_and_the_rest_is_named():
+    extra = [
+        "model_ema.decay",
+        "model_ema.diffusion_modelout2bias",
+        "betas",
+        "alphas_cumprod_prev",
+        "posterior_variance",
+    ]
+    position_ids = "cond_stage_model.transformer.text_model.embeddings.position_ids"
+    names = [*real_layout("sd15"), *extra, position_ids, "something.else"]
+    plan = plan_single_file(dict.fromkeys(names))
+    assert set(plan.dropped) == {*extra, position_ids}
+    assert plan.unknown == ("something.else",)
+    assert len(plan.parts["te1"]) == 196
+
+
+def test_a_text_encoder_without_the_text_model_level_is_read():
+    names = [name.replace("transformer.text_model.", "transformer.") for name in real_layout("sd15")]
+    plan = plan_single_file(dict.fromkeys(names))
+    assert len(plan.parts["te1"]) == 196
+    assert plan.unknown == ()
+
+
+@pytest.mark.parametrize(
+    ("blocks", "has_projection", "used"),
+    [(24, True, 23), (24, False, 23), (23, False, 23), (3, True, 2), (2, False, 2)],
+)
+def test_the_last_open_clip_block_is_left_out(blocks, has_projection, used):
+    names = {f"transformer.resblocks.{i}.ln_1.weight" for i in range(blocks)}
+    assert open_clip_used_layers(names | ({"text_projection"} if has_projection else set())) == used
+
+
+@pytest.mark.parametrize("architecture", ["sd1", "sd2"])
+@pytest.mark.parametrize("sizes", [{}, {"levels": 3, "layers": 2, "text_layers": 3}, {"levels": 4}, {"levels": 1}])
+def test_small_models_come_back_exactly(architecture, sizes):
+    model = tiny_networks(architecture, **sizes)
+    networks = {"unet": model.denoiser, "vae": model.vae, "te1": model.text_encoders[0]}
+    parts = {part: dict(network.state_dict()) for part, network in networks.items()}
+    stored = single_file_tensors(parts, open_clip=architecture == "sd2")
+    plan = plan_single_file(stored)
+    assert (plan.kept, plan.dropped, plan.unknown) == ((), (), ())
+    for part, tensors in parts.items():
+        sources = plan.parts[part]
+        assert sources.keys() == tensors.keys()
+        for name, source in sources.items():
+            assert torch.equal(source.take(stored[source.key]), tensors[name])
+
+
+@pytest.mark.parametrize("variant", ["sd15", "sd15__conv", "sd21", "sd21__conv"])
+def test_adapter_targets_have_the_names_order_and_sizes_of_lora_files(variant):
+    shapes = library_shapes(real_layout(variant[:4]))
+    expected = read_data(f"lora_layouts/{variant}.json.gz")
+    expected = expected.get("keys", expected)
+    with_conv = variant.endswith("__conv")
+    targets = [target for target in sd_targets(shapes) if with_conv or not target.needs_conv_dim]
+    assert [target.name for target in targets] == list(dict.fromkeys(key.split(".")[0] for key in expected))
+    counts = adapter_counts(shapes, 4, 4 if with_conv else None)
+    text_layers = 12 if variant.startswith("sd15") else 23
+    assert {part: modules for part, (modules, _) in counts.items()} == {
+        "te1": 6 * text_layers,
+        "unet": 278 if with_conv else 192,
+    }
+    weights = [shape for key, shape in expected.items() if not key.endswith("alpha")]
+    assert sum(parameters for _, parameters in counts.values()) == sum(torch.Size(shape).numel() for shape in weights)
