@@ -11,9 +11,10 @@ from typing import ClassVar
 import torch
 from torch import Tensor, nn
 
-from sd_scripts.adapters.draws import DrawKey, seed_of
+from sd_scripts.adapters.draws import DrawKey
 from sd_scripts.adapters.settings import Dropouts
 from sd_scripts.models.base import AdapterTarget
+from sd_scripts.seeds import seed_of
 
 
 @dataclass(frozen=True)

@@ -6,19 +6,14 @@ of a fused layer each ask for the mask they share, or after a resume. A hash of 
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Sequence
 
 import torch
 from torch import Tensor
 
+from sd_scripts.seeds import seed_of
+
 MASK32 = 0xFFFFFFFF
-
-
-def seed_of(*parts: object, bits: int = 63) -> int:
-    """A whole number of so many bits that depends on all `parts` (their text): seeds of generators, salts of draws."""
-    digest = hashlib.blake2b("/".join(map(str, parts)).encode(), digest_size=8).digest()
-    return int.from_bytes(digest, "little") >> (64 - bits)
 
 
 class DrawKey:

@@ -14,9 +14,10 @@ from torch.nn import functional
 from torch.nn.utils import skip_init
 
 from sd_scripts.adapters.base import AdapterModule, Size, fused_shape, out_rows
-from sd_scripts.adapters.draws import DrawKey, seed_of
+from sd_scripts.adapters.draws import DrawKey
 from sd_scripts.adapters.settings import Dropouts
 from sd_scripts.models.base import AdapterTarget
+from sd_scripts.seeds import seed_of
 
 
 def product(up: Tensor, down: Tensor) -> Tensor:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar
 
 import torch
 
 from sd_scripts.adapters.files import save_network
+from sd_scripts.adapters.metadata import DataSummary, RunSummary, network_metadata
 from sd_scripts.adapters.network import AdapterNetwork
 from sd_scripts.methods.base import Method, TrainedPart, Trainee
 from sd_scripts.models.base import Architecture
@@ -27,7 +29,7 @@ class AdapterMethod(Method):
         for encoder in architecture.text_encoders:
             encoder.requires_grad_(False)
         self.network = AdapterNetwork.build(architecture, options, seed)
-        self._max_norm = options.scale_weight_norms
+        self._options = options
         self.trainee = Trainee(
             architecture, trains_text=any(part.name != "unet" for part in self.parts()), adapter=self.network
         )
@@ -49,15 +51,26 @@ class AdapterMethod(Method):
     def begin_batch(self, number: int, rank: int) -> None:
         self.network.begin_step(number, rank)
 
+    def parts_without_gradient(self) -> list[str]:
+        return self.network.parts_without_gradient()
+
     def after_step(self) -> dict[str, torch.Tensor]:
-        if self._max_norm is None:
+        if self._options.scale_weight_norms is None:
             return {}
-        report = self.network.apply_max_norm(self._max_norm)
+        report = self.network.apply_max_norm(self._options.scale_weight_norms)
         return {
             "max_norm/keys_scaled": report.scaled,
             "max_norm/average_key_norm": report.average,
             "max_norm/max_key_norm": report.largest,
         }
+
+    @property
+    def records_base_files(self) -> bool:
+        return not self._options.no_metadata
+
+    def metadata(self, run: RunSummary, data: DataSummary) -> dict[str, str]:
+        rank, alpha = self.network.recorded_size(self._options)
+        return network_metadata(self._options, replace(run, network_dim=rank, network_alpha=alpha), data)
 
     def save(self, path: Path, precision: SavePrecision | None, metadata: Mapping[str, str]) -> None:
         save_network(path, self.network.state_dict(), metadata, precision)

@@ -12,6 +12,7 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor, nn
 
+from sd_scripts.adapters.metadata import DataSummary, RunSummary
 from sd_scripts.models.base import Architecture, Tokens
 from sd_scripts.options.output import SavePrecision
 
@@ -70,6 +71,19 @@ class Method(ABC):
     @abstractmethod
     def save(self, path: Path, precision: SavePrecision | None, metadata: Mapping[str, str]) -> None:
         """Write the finished file, atomically; `precision` None keeps each tensor's number format."""
+
+    def parts_without_gradient(self) -> list[str]:
+        """Trained parts that the last backward pass did not reach. Waits for the device; asked once, after the first one."""
+        return []
+
+    @abstractmethod
+    def metadata(self, run: RunSummary, data: DataSummary) -> dict[str, str]:
+        """What the finished file says of itself."""
+
+    @property
+    def records_base_files(self) -> bool:
+        """Whether the metadata names the base model and VAE by their hashes."""
+        return False
 
     def after_step(self) -> dict[str, Tensor]:
         """Called after each optimizer step. Scalars to log, on their device."""

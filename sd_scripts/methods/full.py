@@ -9,6 +9,8 @@ from typing import Any, ClassVar
 from torch import nn
 
 from sd_scripts.adapters.files import DTYPES
+from sd_scripts.adapters.metadata import DataSummary, RunSummary
+from sd_scripts.adapters.modelspec import modelspec
 from sd_scripts.methods.base import Method, TrainedPart, Trainee
 from sd_scripts.models.base import Architecture
 from sd_scripts.options.output import SavePrecision
@@ -23,6 +25,7 @@ class FullMethod(Method):
 
     def __init__(self, architecture: Architecture, options: FullModelTraining, seed: int):
         self._architecture = architecture
+        self._options = options
         rates = {"unet": options.learning_rate}
         for number, _ in enumerate(architecture.text_encoders, start=1):
             rates[f"te{number}"] = options.text_encoder_rate
@@ -50,6 +53,17 @@ class FullMethod(Method):
 
     def begin_batch(self, number: int, rank: int) -> None:
         """Nothing to prepare: the model has no draws of its own."""
+
+    def metadata(self, run: RunSummary, data: DataSummary) -> dict[str, str]:
+        resolution = data.datasets[0].resolution if data.datasets else None
+        return modelspec(
+            self._options,
+            run.identity,
+            "checkpoint",
+            made_at=run.finished_at,
+            resolution=resolution,
+            version=run.commit,
+        )
 
     def save(self, path: Path, precision: SavePrecision | None, metadata: Mapping[str, str]) -> None:
         self._architecture.save(path, DTYPES[precision] if precision else None, metadata)

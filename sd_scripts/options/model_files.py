@@ -43,10 +43,10 @@ class ModelFiles(Options):
         help="Take the text encoder's n-th last layer; 1 is the last. Anime models of the SD 1.x family usually "
         "want 2.",
     )
-    max_token_length: Literal[75, 150, 225] = option(
-        75,
+    max_token_length: Literal[75, 150, 225] | None = option(
+        None,
         unit="tokens",
-        help="Longest caption that is used. Longer ones are cut. 150 and 225 cost a little time per step.",
+        help="Longest caption that is used; 75 when unset. Longer ones are cut. 150 and 225 cost a little time per step.",
     )
     no_half_vae: bool = option(
         False,

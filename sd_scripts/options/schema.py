@@ -71,7 +71,7 @@ class Options(BaseModel):
     @model_validator(mode="before")
     @classmethod
     def _unset_blanks_and_split_lists(cls, values: Any) -> Any:
-        """Only empty is unset: "", null and blank text fall back to the default; zero is a value. A text for a list is split."""
+        """Only empty is unset: "", null and blank text fall back to the default; zero is a value."""
         if not isinstance(values, Mapping):
             return values
         known = specs(cls)

@@ -146,9 +146,7 @@ class Loss(Options):
         "snr", level="expert", help="How the threshold of huber and smooth_l1 goes over the timesteps."
     )
     huber_c: float = option(0.1, gt=0, level="expert", help="Threshold of huber and smooth_l1.")
-    huber_scale: float = option(
-        1.0, gt=0, level="expert", help="Factor on the threshold of huber and smooth_l1."
-    )
+    huber_scale: float = option(1.0, gt=0, level="expert", help="Factor on the threshold of huber and smooth_l1.")
     min_snr_gamma: float | None = option(
         None, ge=0, label="Min-SNR gamma", help="Evens out the weight of the timesteps; 5 is usual. 0 is off."
     )
@@ -200,5 +198,9 @@ class Noise(Options):
         None, ge=0, le=999, level="expert", help="Lowest timestep to train (0 is the clean picture)."
     )
     max_timestep: int | None = option(
-        None, ge=1, le=1000, level="expert", help="Timesteps stay below this; 1000 is pure noise. Equal to min_timestep: only that one."
+        None,
+        ge=1,
+        le=1000,
+        level="expert",
+        help="Timesteps stay below this; 1000 is pure noise. Equal to min_timestep: that one only.",
     )

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Literal
 import torch
 from torch import Tensor
 
+from sd_scripts.errors import UserError
 from sd_scripts.seeds import seed_of
 from sd_scripts.training.batch_loss import batch_loss
 from sd_scripts.training.schedulers import advance
@@ -52,6 +53,11 @@ def optimizer_step(run: Run, epoch: int, group: list[Batch]) -> Tensor:
             run.accelerator.backward(batch_mean / len(group))
         losses.append(batch_mean.detach())
     loss = mean_over_processes(run, torch.stack(losses).mean())
+    if run.step == run.first_step and (silent := run.method.parts_without_gradient()):
+        raise UserError(
+            f"{' and '.join(silent)}: the first backward pass left no gradient, so nothing would be learnt; "
+            "check mixed_precision and the network's arguments"
+        )
     if run.options.max_grad_norm:
         run.accelerator.clip_grad_norm_(run.parameters, run.options.max_grad_norm)
     run.optimizer.step()

@@ -13,11 +13,9 @@ from sd_scripts.adapters.metadata import (
     ModelFile,
     RunSummary,
     SubsetSummary,
-    network_metadata,
 )
-from sd_scripts.adapters.modelspec import IDENTITIES, modelspec
+from sd_scripts.adapters.modelspec import IDENTITIES
 from sd_scripts.models.hashes import hash_in_background
-from sd_scripts.options.recipes import NetworkTraining
 from sd_scripts.versions import commit
 
 if TYPE_CHECKING:
@@ -52,22 +50,14 @@ class ModelWriter:
 
     def write(self, path: Path) -> None:
         """Write the weights as they are now, atomically."""
-        self._run.method.save(path, self._run.options.save_precision, self._metadata())
+        metadata = self._run.method.metadata(self._summary(), self._data)
+        self._run.method.save(path, self._run.options.save_precision, metadata)
 
     def _hashed_files(self) -> list[Path]:
-        if not isinstance(self._run.options, NetworkTraining) or self._run.options.no_metadata:
+        if not self._run.method.records_base_files:
             return []
         vae = [Path(self._run.options.vae)] if self._run.options.vae else []
         return [path for path in (self._model, *vae) if path.is_file()]
-
-    def _metadata(self) -> dict[str, str]:
-        options = self._run.options
-        if isinstance(options, NetworkTraining):
-            return network_metadata(options, self._summary(), self._data)
-        resolution = self._data.datasets[0].resolution if self._data.datasets else None
-        return modelspec(
-            options, self._identity, "checkpoint", made_at=time.time(), resolution=resolution, version=commit()
-        )
 
     def _summary(self) -> RunSummary:
         run, options = self._run, self._run.options
@@ -87,12 +77,11 @@ class ModelWriter:
             identity=self._identity,
             num_processes=run.accelerator.num_processes,
             commit=commit(),
-            network_dim=options.network_dim,
-            network_alpha=options.network_alpha,
         )
 
     def _model_file(self, path: Path) -> ModelFile:
         hashing = self._hashes.get(path)
-        if hashing is None:
+        try:
+            return ModelFile.of(str(path), hashing.result() if hashing else None)
+        except OSError:  # moved away during the run: the name is still right
             return ModelFile.of(str(path))
-        return ModelFile(path.name, hashing.result().old, hashing.result().sha256)

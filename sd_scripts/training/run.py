@@ -47,6 +47,7 @@ class Run:
     folder: RunFolder
     saver: Saver | None = field(default=None)  # these two exist in the first process only
     samples: SampleDrawer | None = field(default=None)
+    first_step: int = 0  # where this process began; above 0 after a resume
     step: int = 0  # optimizer steps made
     is_stopped: bool = False
 

@@ -189,7 +189,8 @@ def build_run(
         persistent=options.persistent_data_loader_workers,
     )
     run = Run(
-        options, seed, steps, accelerator, architecture, method, trainee, parameters, optimizer, scheduler, ema, loader, report, folder
+        options, seed, steps, accelerator, architecture, method, trainee, parameters, optimizer, scheduler, ema, loader,
+        report, folder,
     )  # fmt: skip
     report.measures(steps, lambda: loader.wait_seconds)
     trained = Trained(method.trained_parameters(), optimizer, scheduler, accelerator.scaler, ema)
@@ -271,7 +272,7 @@ def resume(run: Run, trained: Trained, folder: Path) -> None:
     if changes:
         run.report.warning(f"resuming with changes, so the result differs from an unbroken run: {'; '.join(changes)}")
     read_state(folder, trained)
-    run.step = position.step
+    run.step = run.first_step = position.step
     logger.info("resumed from %s after step %d", folder, run.step)
 
 
