@@ -28,7 +28,7 @@ from sd_scripts.data.cache_files import (
 )
 from sd_scripts.data.images import UNREADABLE_REMEDY, PictureProblem
 from sd_scripts.data.pictures import Picture, load_picture
-from sd_scripts.data.scan import name_some
+from sd_scripts.data.words import counted, name_some
 from sd_scripts.errors import UserError
 from sd_scripts.seeds import seed_of
 
@@ -57,16 +57,16 @@ class CacheReport:
 
     def lines(self) -> Iterator[str]:
         """What a user should know, a sentence each."""
-        yield f"latents: {self.encoded} pictures encoded, {self.reused} taken from the cache"
+        yield f"latents: {counted(self.encoded, 'picture')} encoded, {self.reused} taken from the cache"
         if self.foreign:
             yield (
-                f"{self.foreign} cache files made by another program are used as they are;"
-                " delete them if they were made with another VAE"
+                f"latents of {counted(self.foreign, 'picture')} come from cache files made by another program;"
+                " delete those if they were made with another VAE"
             )
         if self.damaged:
-            yield f"{len(self.damaged)} damaged cache files were made anew: {name_some(self.damaged)}"
+            yield f"made anew: {counted(len(self.damaged), 'damaged cache file')}: {name_some(self.damaged)}"
         if self.stale:
-            yield f"{len(self.stale)} cache files no longer fitted and were made anew: {name_some(self.stale)}"
+            yield f"made anew: {counted(len(self.stale), 'cache file')} that no longer fitted: {name_some(self.stale)}"
         for path, problem in self.unreadable.items():
             yield f"{path} {problem} and is left out"
 

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING
 
 from sd_scripts.data.captions import caption_stems
 from sd_scripts.data.images import UNREADABLE_REMEDY
-from sd_scripts.data.scan import CAPTION_SUFFIXES, FolderListing, list_folder, name_some
+from sd_scripts.data.scan import CAPTION_SUFFIXES, FolderListing, list_folder
 from sd_scripts.data.wildcards import has_unbalanced_braces
+from sd_scripts.data.words import counted, name_some
 from sd_scripts.options.problems import Problem, error, note, warning
 
 if TYPE_CHECKING:
@@ -34,7 +35,7 @@ def check_listing(listing: FolderListing, option: str) -> list[Problem]:
         text = f"{' and '.join(names)} in {listing.path} would share one caption file and one cache file"
         problems.append(error(option, text, "rename one of them"))
     if unread := listing.unread_pictures():
-        text = f"{len(unread)} files in {listing.path} are of kinds that are not read: {name_some(unread)}"
+        text = f"{counted(len(unread), 'file')} in {listing.path} of kinds that are not read: {name_some(unread)}"
         problems.append(note(option, text, "convert them to PNG or JPEG to use them"))
     return problems
 
@@ -47,14 +48,14 @@ def check_captions(
     other = _other_extension(counts, samples, listing)
     if other is not None:
         text = (
-            f"{counts.missing} of {counts.images} pictures in {listing.path} have no {counts.caption_extension} file,"
+            f"no {counts.caption_extension} file for {counts.missing} of {counted(counts.images, 'picture')} in {listing.path},"
             f" but {other} files lie there"
         )
         problems.append(warning("caption_extension", text, f'set caption_extension = "{other}"'))
     without = sum(sample.caption_source == "none" for sample in samples)
     if without:
-        text = f"{without} pictures in {listing.path} have neither a caption file nor class tokens"
-        problems.append(warning(option, text, "they are trained with an empty caption; write captions"))
+        text = f"{counted(without, 'picture')} in {listing.path} with neither caption file nor class tokens"
+        problems.append(warning(option, text, "write captions; without, they are trained with an empty one"))
     if subset.options.enable_wildcard:
         odd = [sample.path.name for sample in samples if any(map(has_unbalanced_braces, sample.lines))]
         if odd:
@@ -109,12 +110,14 @@ def bad_pictures(bad: Mapping[Path, str], *, are_skipped: bool, option: str) -> 
     if not bad:
         return []
     if are_skipped:
-        text = f"{len(bad)} unreadable pictures are left out: {name_some(bad)}"
+        text = f"left out: {counted(len(bad), 'unreadable picture')}: {name_some(bad)}"
         return [warning("on_bad_image", text, "replace them to use them")]
     listed = list(bad.items())
     problems = [error(option, f"{path} {problem}", UNREADABLE_REMEDY) for path, problem in listed[:MOST_NAMED]]
     if len(listed) > MOST_NAMED:
-        problems.append(error(option, f"{len(listed) - MOST_NAMED} more pictures are unreadable", UNREADABLE_REMEDY))
+        problems.append(
+            error(option, f"unreadable: {counted(len(listed) - MOST_NAMED, 'more picture')}", UNREADABLE_REMEDY)
+        )
     return problems
 
 
@@ -122,7 +125,7 @@ def too_small_pictures(paths: Sequence[Path]) -> list[Problem]:
     """Pictures that have no bucket because they are never enlarged."""
     if not paths:
         return []
-    text = f"{len(paths)} pictures are smaller than a bucket step and left out: {name_some(paths)}"
+    text = f"left out: {counted(len(paths), 'picture')} smaller than a bucket step: {name_some(paths)}"
     return [warning("bucket_no_upscale", text, "switch bucket_no_upscale off or lower bucket_reso_steps")]
 
 
@@ -131,11 +134,11 @@ def check_scale(samples: Sequence[Sample]) -> list[Problem]:
     problems = []
     enlarged = [sample.path.name for sample in samples if sample.fit.scale(sample.size) > LARGE_ENLARGEMENT]
     if enlarged:
-        text = f"{len(enlarged)} pictures are enlarged more than twice and will look soft: {name_some(enlarged)}"
+        text = f"{counted(len(enlarged), 'picture')} enlarged more than twice, soft therefore: {name_some(enlarged)}"
         problems.append(note("resolution", text, "use larger pictures, a lower resolution, or bucket_no_upscale"))
     narrow = [sample.path.name for sample in samples if 2 * _area(sample.fit.bucket) < _area(sample.fit.resized)]
     if narrow:
-        text = f"{len(narrow)} pictures lose over half their area, no bucket is as long: {name_some(narrow)}"
+        text = f"{counted(len(narrow), 'picture')} cut to less than half, no bucket being as long: {name_some(narrow)}"
         problems.append(warning("max_bucket_reso", text, "cut them yourself, or allow longer buckets"))
     return problems
 

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from sd_scripts.data.captions import tags_of
+from sd_scripts.data.words import counted
 
 if TYPE_CHECKING:
     from sd_scripts.data.plan import BucketGroup, DataPlan, Sample
@@ -85,19 +86,19 @@ def lines(plan: DataPlan) -> Iterator[str]:
     told = summary(plan, None, 0)
     for folder in told["folders"]:
         captions = folder["captions"]
-        kind = "regularisation pictures" if folder["is_reg"] else "pictures"
-        notes = [f"{captions['found']} captions ({captions['extension']})"]
+        kind = "regularisation picture" if folder["is_reg"] else "picture"
+        notes = [f"{counted(captions['found'], 'caption')} ({captions['extension']})"]
         notes += [f"{captions[key]} {key}" for key in ("empty", "missing") if captions[key]]
-        notes += [f"{folder['masks']} masks"] if folder["masks"] else []
+        notes += [counted(folder["masks"], "mask")] if folder["masks"] else []
         notes += [f"{folder['bad']} unreadable"] if folder["bad"] else []
-        yield f"Pictures   {folder['name']}: {folder['images']} {kind} × {folder['repeats']}; {', '.join(notes)}"
+        yield f"Pictures   {folder['name']}: {counted(folder['images'], kind)} × {folder['repeats']}; {', '.join(notes)}"
     for bucket in told["buckets"]:
         width, height = bucket["resolution"]
         low, high = bucket["scale"]
         scale = f"{low:.2f}" if low == high else f"{low:.2f} to {high:.2f}"
         cut = bucket["largest_cut"]
         yield (
-            f"Bucket     {width} × {height}: {bucket['images']} pictures, {bucket['batches']} batches;"
+            f"Bucket     {width} × {height}: {counted(bucket['images'], 'picture')}, batches an epoch: {bucket['batches']};"
             f" scaled by {scale}, up to {cut[0]} × {cut[1]} px cut off"
         )
 

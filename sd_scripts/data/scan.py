@@ -9,11 +9,12 @@ from __future__ import annotations
 import importlib.util
 import os
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from functools import lru_cache, partial
+from functools import lru_cache
 from pathlib import Path
+from typing import TypeVar
 
 from sd_scripts.data.images import Header, PictureProblem, decode_fully, probe
 
@@ -66,14 +67,14 @@ class FolderListing:
 
 
 def list_folder(folder: Path) -> FolderListing:
-    """What lies in the folder itself; links are followed once. The folder must exist."""
+    """What lies in the folder itself; links are followed once, hidden folders left out. The folder must exist."""
     pictures, folders, others, broken = [], [], set(), []
     with os.scandir(folder) as entries:
         for entry in entries:
             if entry.is_dir():
-                folders.append(Path(entry.path))
-            elif Path(entry.name).suffix.lower() not in picture_suffixes() or entry.name.startswith("._"):
-                others.add(entry.name)  # "._x.jpg" is what macOS leaves on foreign disks
+                folders += [] if entry.name.startswith(".") else [Path(entry.path)]
+            elif not _is_picture_name(entry.name):
+                others.add(entry.name)
             elif entry.is_file():
                 status = entry.stat()
                 pictures.append(PictureFile(Path(entry.path), status.st_size, status.st_mtime_ns))
@@ -81,6 +82,12 @@ def list_folder(folder: Path) -> FolderListing:
                 broken.append(Path(entry.path))
     pictures.sort(key=lambda picture: picture.path.name)
     return FolderListing(folder, tuple(pictures), tuple(sorted(folders)), frozenset(others), tuple(sorted(broken)))
+
+
+def _is_picture_name(name: str) -> bool:
+    # "._x.jpg" is what macOS leaves on foreign disks. Names are split by hand: a Path for each costs more than the rest.
+    stem, dot, suffix = name.rpartition(".")
+    return bool(stem and dot) and f".{suffix.lower()}" in picture_suffixes() and not name.startswith("._")
 
 
 @dataclass(frozen=True)
@@ -94,9 +101,26 @@ class Probed:
 def probe_all(pictures: Sequence[PictureFile], deadline: float) -> list[Probed]:
     """Headers of the pictures in their order. Until the deadline (`time.monotonic`) they are also decoded in full."""
     with ThreadPoolExecutor(THREADS) as pool:
-        found = list(pool.map(_probe_one, pictures, chunksize=64))
-        damages = list(pool.map(partial(_damage, deadline=deadline), pictures, found))
-    return [Probed(None, damage) if damage else probed for probed, damage in zip(found, damages, strict=True)]
+        found = _in_parallel(pool, _probe_one, pictures)
+        readable = [picture for picture, probed in zip(pictures, found, strict=True) if probed.header is not None]
+        damages = _in_parallel(pool, lambda picture: _damage(picture, deadline), readable)
+    damaged = {picture: damage for picture, damage in zip(readable, damages, strict=True) if damage}
+    return [
+        Probed(None, damaged[picture]) if picture in damaged else probed
+        for picture, probed in zip(pictures, found, strict=True)
+    ]
+
+
+T = TypeVar("T")
+
+
+def _in_parallel(
+    pool: ThreadPoolExecutor, function: Callable[[PictureFile], T], items: Sequence[PictureFile]
+) -> list[T]:
+    """`function` of each item; in parts, because a task for every item costs as much as the work itself."""
+    size = max(1, min(64, len(items) // (4 * THREADS)))
+    parts = [items[at : at + size] for at in range(0, len(items), size)]
+    return [result for results in pool.map(lambda part: [function(item) for item in part], parts) for result in results]
 
 
 def _probe_one(picture: PictureFile) -> Probed:
@@ -106,18 +130,11 @@ def _probe_one(picture: PictureFile) -> Probed:
         return Probed(None, str(problem))
 
 
-def _damage(picture: PictureFile, probed: Probed, *, deadline: float) -> str:
-    if probed.header is None or time.monotonic() > deadline:
+def _damage(picture: PictureFile, deadline: float) -> str:
+    if time.monotonic() > deadline:
         return ""
     try:
         decode_fully(picture.path)
     except PictureProblem as problem:
         return str(problem)
     return ""
-
-
-def name_some(items: Iterable[object], limit: int = 5) -> str:
-    """A few names and the number of the others, for messages."""
-    names = [str(item) for item in items]
-    more = f" and {len(names) - limit} more" if len(names) > limit else ""
-    return ", ".join(names[:limit]) + more

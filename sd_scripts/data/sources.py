@@ -6,7 +6,8 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
-from sd_scripts.data.scan import list_folder, name_some
+from sd_scripts.data.scan import list_folder
+from sd_scripts.data.words import counted, name_some
 from sd_scripts.options.dataset import DatasetOptions
 from sd_scripts.options.problems import Problem, error, warning
 
@@ -96,10 +97,14 @@ def _repeats_folders(
 def _nothing_usable(option: str, folder: Path, pictures: list[Path], ignored: list[Path]) -> Problem:
     """Why a folder has no usable subset: the commonest mistakes, with the way out of each."""
     if pictures and parse_repeats(folder.name):
-        text = f"{folder} holds the {len(pictures)} pictures themselves"
+        text = f"{folder} holds the pictures themselves ({len(pictures)})"
         return error(option, text, f"choose the folder above it, {folder.parent}")
     if pictures:
-        return error(option, f"{len(pictures)} pictures lie directly in {folder}", _move_remedy(folder))
+        return error(
+            option,
+            f"{counted(len(pictures), 'picture')} directly in {folder}, not in a folder with a number of repeats",
+            _move_remedy(folder),
+        )
     with_pictures = [child for child in ignored if list_folder(child).pictures]
     if with_pictures:
         name = with_pictures[0].name

@@ -32,7 +32,9 @@ def test_bucket_sizes(inputs, expected):
     assert [list(size) for size in sizes] == expected
 
 
-@pytest.mark.parametrize(("inputs", "expected"), [case for case in cases("adjust_min_max") if "value" in case.values[1]])
+@pytest.mark.parametrize(
+    ("inputs", "expected"), [case for case in cases("adjust_min_max") if "value" in case.values[1]]
+)
 def test_limits_are_rounded_to_the_step(inputs, expected):
     assert list(round_limits(inputs["min"], inputs["max"], inputs["steps"])) == expected["value"]
 

@@ -41,9 +41,7 @@ def every_result(lines, options: Captions, progress=START, replacements=None) ->
 def test_golden(case):
     given = dict(case["inputs"]["options"])
     replacements = given.pop("replacements", None)
-    progress = Progress(
-        given.pop("current_epoch", 1), given.pop("current_step", 0), given.pop("max_train_steps", 100)
-    )
+    progress = Progress(given.pop("current_epoch", 1), given.pop("current_step", 0), given.pop("max_train_steps", 100))
     expected = case["expected"]
     wanted = MENDED.get(case["id"]) or expected.get("every_possible_result") or [expected["result"]]
     lines = case["inputs"]["caption"].split("\n")
@@ -86,7 +84,9 @@ def test_other_encodings_are_named():
 
 @pytest.mark.parametrize("data", [b"", b"\n\r\n  \n"])
 def test_an_empty_file_is_an_empty_caption(data):
-    assert caption_for_use(caption_lines(decode_caption(data, Path("a.txt"))), Captions(), START, random.Random(0)) == ""
+    assert (
+        caption_for_use(caption_lines(decode_caption(data, Path("a.txt"))), Captions(), START, random.Random(0)) == ""
+    )
 
 
 @pytest.mark.parametrize(

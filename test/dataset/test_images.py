@@ -138,7 +138,8 @@ def test_cut_files_are_found_without_decoding(tmp_path, suffix):
 
 
 @pytest.mark.parametrize(
-    ("content", "words"), [(b"", "empty"), (b"hello, I am text", "not a picture"), (b"\x89PNG\r\n\x1a\n", "picture|damaged")]
+    ("content", "words"),
+    [(b"", "empty"), (b"hello, I am text", "not a picture"), (b"\x89PNG\r\n\x1a\n", "picture|damaged")],
 )
 def test_what_is_no_picture_is_said(tmp_path, content, words):
     (tmp_path / "a.png").write_bytes(content)

@@ -1,5 +1,4 @@
 import multiprocessing
-import resource
 from collections import Counter
 from dataclasses import dataclass
 
@@ -73,13 +72,13 @@ def test_a_batch(ten_pictures, plan):
     assert batch.to("cpu").tokens.ids[0].shape == (len(batch), 1, 10)
 
 
-@pytest.mark.parametrize("start_method", [None, "spawn"])
-def test_workers_make_the_same_batches(ten_pictures, plan, start_method):
+@pytest.mark.parametrize(("start_method", "workers"), [(None, 2), ("spawn", 1)])
+def test_workers_make_the_same_batches(ten_pictures, plan, start_method, workers):
     made = plan(cache_latents=False, **VARIED)
     alone = batches(made, (0, 1, 2))
     assert len({batch.captions for batch in alone}) > 20
-    loader = Loader(made, LetterTokenizer(), seed=5, workers=2, total_steps=50, start_method=start_method)
-    assert loader.workers == min(2, usable_cores())
+    loader = Loader(made, LetterTokenizer(), seed=5, workers=workers, total_steps=50, start_method=start_method)
+    assert loader.workers == min(workers, usable_cores())
     found = [batch for epoch in (0, 1, 2) for batch in loader.epoch(epoch)]
     children = multiprocessing.active_children()
     assert len(children) == loader.workers  # the same ones for all epochs
@@ -141,8 +140,9 @@ def test_flips_depend_on_the_use_alone_with_and_without_cache(ten_pictures, plan
         assert b.pixels is c.pixels is None
         torch.testing.assert_close(encode(a.pixels, []), b.latents)
         torch.testing.assert_close(b.latents, c.latents)
-    flipped = sum(not torch.equal(a.pixels, b.pixels) for a, b in zip(plain, batches(plan(train_batch_size=2)), strict=True))
-    assert 10 < flipped < 32
+    never = batches(plan(train_batch_size=2))
+    flipped = sum(not torch.equal(a.pixels, b.pixels) for a, b in zip(plain, never, strict=True))
+    assert len(plain) / 2 < flipped < len(plain)  # of two pictures in a batch
 
 
 def test_epoch_and_step_reach_captions(picture, plan):
@@ -205,15 +205,12 @@ def test_a_cache_file_that_vanishes_is_named(ten_pictures, plan, tmp_path):
 
 
 def test_a_worker_that_dies_is_said(ten_pictures, plan):
-    import os
-    import signal
-
     loader = Loader(plan(), None, seed=5, workers=2)
     stream = loader.epoch(0)
     next(stream)
     for child in multiprocessing.active_children():
-        os.kill(child.pid, signal.SIGKILL)
-    with pytest.raises(UserError, match="loader process died.*max_data_loader_n_workers"):
+        child.kill()
+    with pytest.raises(UserError, match=r"loader process died.*max_data_loader_n_workers"):
         for _ in range(20):
             next(stream)
     loader.close()
@@ -237,6 +234,7 @@ def test_worker_count(cores, processes, cached, samples, workers):
 
 
 def test_few_files_stay_open(plan, picture):
+    resource = pytest.importorskip("resource", reason="Windows has no such limit")
     limit = resource.getrlimit(resource.RLIMIT_NOFILE)
     for number in range(300):
         picture(f"1_x/{number}.bmp", (8, 8))
@@ -244,6 +242,8 @@ def test_few_files_stay_open(plan, picture):
     try:
         made = plan(resolution="32", min_bucket_reso=32)
         cache = LatentCache.build(made, encode, latent=LATENT, fingerprint="v", to_disk=True, batch_size=8)
-        assert len(batches(made, (0, 1), cache=cache, workers=2)) == 600
+        loader = Loader(made, LetterTokenizer(), seed=5, cache=cache, workers=2)
+        assert sum(len(batch) for epoch in range(2) for batch in loader.epoch(epoch)) == 600
+        loader.close()
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, limit)

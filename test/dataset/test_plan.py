@@ -76,7 +76,7 @@ def test_a_folder_without_name_is_used_and_reported(picture, plan):
 def test_pictures_directly_in_the_folder(picture, plan):
     picture("a.png")
     message = texts(plan(), "error")
-    assert "1 pictures lie directly in" in message
+    assert "1 picture directly in" in message
     assert "10_train" in message
 
 
