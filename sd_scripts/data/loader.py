@@ -110,7 +110,16 @@ class Loader:
 
     def close(self) -> None:
         """End the loader processes."""
-        self._loader._iterator = None  # its finalizer ends them; DataLoader has no public way
+        # DataLoader has no public way; its finalizer would do it, but whenever a traceback lets go of the iterator.
+        shut_down = getattr(self._loader._iterator, "_shutdown_workers", None)
+        self._loader._iterator = None
+        if shut_down is None:
+            return
+        try:
+            shut_down()
+        except RuntimeError as problem:
+            if not _is_dead_worker(problem):  # one that died before is as good as ended
+                raise
 
     def _epoch_keys(self, epoch: int) -> list[BatchKey]:
         batches = self._plan.epoch_uses(epoch)
@@ -123,7 +132,7 @@ class Loader:
         try:
             result = next(made)
         except RuntimeError as problem:
-            if "DataLoader worker" not in str(problem):
+            if not _is_dead_worker(problem):
                 raise
             text = "a loader process died, most likely because memory ran out - lower max_data_loader_n_workers"
             raise UserError(text) from problem
@@ -147,6 +156,10 @@ class _Keys(Sampler):
 
     def __len__(self) -> int:
         return len(self.keys)
+
+
+def _is_dead_worker(problem: RuntimeError) -> bool:
+    return "DataLoader worker" in str(problem)
 
 
 def _as_it_is(made: Made) -> Made:
