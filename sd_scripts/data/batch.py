@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -35,7 +36,7 @@ class Batch:
         """The batch in memory that the device can copy from by itself; called by the loader."""
         return self._mapped(lambda tensor: tensor.pin_memory())
 
-    def _mapped(self, change) -> Batch:
+    def _mapped(self, change: Callable[[Tensor], Tensor]) -> Batch:
         tokens = self.tokens
         return replace(
             self,

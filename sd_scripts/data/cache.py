@@ -16,7 +16,6 @@ import numpy as np
 import torch
 
 from sd_scripts.data.cache_files import (
-    CacheEntryProblem,
     CacheFormat,
     Entry,
     EntrySpec,
@@ -312,6 +311,3 @@ def _write_problem(path: Path, problem: OSError) -> str:
         f"cannot write {path}: {problem.strerror or problem} - make the folder writable,"
         " or set cache_latents_to_disk = false to keep the cache in memory"
     )
-
-
-__all__ = ["CacheEntryProblem", "CacheFormat", "CacheReport", "LatentCache"]

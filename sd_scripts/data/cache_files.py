@@ -106,8 +106,8 @@ def check_entry(spec: EntrySpec) -> State:
     except _DAMAGE:
         return "damaged"
     found = _select(arrays, spec)
-    if found is None:
-        return "stale"
+    if found is None:  # other sizes may be in the file
+        return "stale" if f"latents{spec.size_suffix}" in arrays else "missing"
     latents, fingerprint = found["latents"], found.get("fingerprint")
     if not np.isfinite(latents).all():
         return "damaged"

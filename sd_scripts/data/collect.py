@@ -67,7 +67,10 @@ class _Collector:
         for subset in dataset.subsets:
             samples += self._add_subset(subset, sizing, number)
         shares = with_fair_shares(samples)
-        samples = [replace(sample, repeats=share) for sample, share in zip(samples, shares, strict=True)]
+        samples = [
+            sample if sample.repeats == share else replace(sample, repeats=share)
+            for sample, share in zip(samples, shares, strict=True)
+        ]
         self.problems += preflight.check_regularisation(samples, self.option)
         self.samples += samples
         self.datasets.append(

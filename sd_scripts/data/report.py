@@ -15,22 +15,29 @@ if TYPE_CHECKING:
 
 def summary(plan: DataPlan, count_tokens: Callable[[str], int] | None, token_limit: int) -> dict[str, Any]:
     """See `DataPlan.summary`."""
+    samples: dict[int, list[Sample]] = {}
+    for sample in plan.samples:
+        samples.setdefault(sample.subset, []).append(sample)
+    folders = [
+        _folder(plan, number, samples.get(number, []), count_tokens, token_limit) for number in range(len(plan.folders))
+    ]
     return {
         "is_from_file": plan.is_from_file,
         "images": sum(not sample.is_reg for sample in plan.samples),
         "regularisation_images": sum(sample.is_reg for sample in plan.samples),
         "uses": sum(group.use_count for group in plan.groups),
         "batches_per_epoch": plan.batches_per_epoch(),
-        "folders": [_folder(plan, at, count_tokens, token_limit) for at in range(len(plan.folders))],
+        "folders": folders,
         "buckets": [_bucket(plan, group) for group in plan.groups],
         "bad_pictures": [str(path) for path in plan.bad_pictures],
         "is_index_used": False,
     }
 
 
-def _folder(plan: DataPlan, number: int, count_tokens: Callable[[str], int] | None, token_limit: int) -> dict[str, Any]:
+def _folder(
+    plan: DataPlan, number: int, samples: list[Sample], count_tokens: Callable[[str], int] | None, token_limit: int
+) -> dict[str, Any]:
     counts, subset = plan.folders[number], plan.subsets[number]
-    samples = [sample for sample in plan.samples if sample.subset == number]
     too_long = None
     if count_tokens is not None:
         too_long = sum(any(count_tokens(line) > token_limit for line in sample.lines) for sample in samples)

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from sd_scripts.data.images import Header, PictureProblem, decode_fully, probe
+from sd_scripts.errors import UserError
 
 THREADS = 8  # header reads wait for the disk most of the time
 DECODE_SECONDS = 1.0
@@ -67,7 +68,18 @@ class FolderListing:
 
 
 def list_folder(folder: Path) -> FolderListing:
-    """What lies in the folder itself; links are followed once, hidden folders left out. The folder must exist."""
+    """What lies in the folder itself; links are followed once, hidden folders left out.
+
+    Raises:
+        UserError: it cannot be read.
+    """
+    try:
+        return _list_folder(folder)
+    except OSError as problem:
+        raise UserError(f"folder {folder} cannot be read: {problem.strerror or problem} - check it") from problem
+
+
+def _list_folder(folder: Path) -> FolderListing:
     pictures, folders, others, broken = [], [], set(), []
     with os.scandir(folder) as entries:
         for entry in entries:

@@ -198,7 +198,9 @@ def test_sizes_share_a_file(picture, plan, tmp_path):
     picture("1_x/a.png", (100, 70))
     build(plan())
     build(plan(resolution="80", max_bucket_reso=96, bucket_reso_steps=32))
-    assert build(plan())[1].count == 0
+    again, encode = build(plan())
+    assert encode.count == 0
+    assert again.report.stale == []
     assert len(entries(tmp_path)) == 1
 
 
@@ -275,22 +277,25 @@ def test_a_full_disk_is_said(picture, plan, monkeypatch):
 
 
 def test_decoding_goes_on_while_a_batch_is_encoded(ten_pictures, plan, monkeypatch):
+    import threading
+
     from sd_scripts.data import cache as module
 
-    load = module.load_picture
+    load, started, is_ahead = module.load_picture, [], threading.Event()
 
-    def slow(*arguments):
-        time.sleep(0.05)
-        return load(*arguments)
+    def counting_load(sample, options):
+        started.append(sample)
+        if len(started) >= 3:
+            is_ahead.set()
+        return load(sample, options)
 
     def encode(pixels, seeds):
-        time.sleep(0.05)
+        assert is_ahead.wait(20), "nothing was decoded while the first picture was encoded"
         return Encoder()(pixels, seeds)
 
-    monkeypatch.setattr(module, "load_picture", slow)
-    start = time.perf_counter()
+    monkeypatch.setattr(module, "load_picture", counting_load)
     build(plan(), encode, to_disk=False)
-    assert time.perf_counter() - start < 0.9  # one after the other it would take 1.0 s, at best it takes 0.55
+    assert len(started) == 10
 
 
 def test_an_entry_just_written_is_accepted(ten_pictures, plan):

@@ -8,6 +8,7 @@ from PIL import Image
 
 from sd_scripts.data.plan import plan_data
 from sd_scripts.data.sources import parse_repeats
+from sd_scripts.errors import UserError
 from sd_scripts.options.dataset import DatasetOptions
 
 
@@ -120,6 +121,17 @@ def test_pictures_of_the_same_stem_are_refused(picture, plan):
     picture("1_cat/a.png")
     picture("1_cat/a.jpg")
     assert "a.jpg and a.png" in texts(plan(), "error")
+
+
+def test_a_folder_that_cannot_be_read_is_named(picture, plan, monkeypatch):
+    picture("1_cat/a.png")
+
+    def refuse(_):
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr("os.scandir", refuse)
+    with pytest.raises(UserError, match="train cannot be read: Permission denied"):
+        plan()
 
 
 # Bad pictures
