@@ -197,8 +197,8 @@ def torch_attempts(backend: str, machine: Machine, requirement: str, uv: str | N
     }.get(backend, backend)
     attempts = [_uv_attempt(uv, uv_name, requirement)] if uv and uv_name else []
     if backend == "cpu":  # a wheel that the machine's owner laid out for pip comes first: it costs no download
-        local = (*pip("install"), "--no-index", "--no-deps", requirement)
-        attempts.insert(0, Attempt("a wheel on this machine", local, (*local, "--dry-run", "--quiet")))
+        local = (*pip("install"), "--no-index", "--no-deps", "--no-compile", requirement)
+        attempts.insert(0, Attempt("a wheel on this machine", local, (*local, "--dry-run")))
     if machine.system == "linux" and backend in ("cpu", "cuda"):
         attempts.append(default)
     return attempts
@@ -298,7 +298,7 @@ def find_uv() -> str | None:
 def succeeds(argv: Sequence[str], extra_env: dict[str, str] | None = None) -> bool:
     """Whether a command ran to its end without error; a trial (one with `extra_env`) keeps its output to itself."""
     out = subprocess.DEVNULL if extra_env else None
-    env = {**os.environ, **(extra_env or {})}
+    env = {"UV_SYSTEM_CERTS": "true", **os.environ, **(extra_env or {})}  # as pip: a company's own certificates count
     done = subprocess.run(argv, env=env, stdout=out, stderr=out, stdin=subprocess.DEVNULL, check=False)
     return done.returncode == 0
 

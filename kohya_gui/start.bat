@@ -22,19 +22,31 @@ if defined PYTHON goto outside
 where uv >nul 2>nul
 if errorlevel 1 goto missing
 uv venv --seed --clear --python ">=3.10,<3.14" "%VENV%"
-if errorlevel 1 exit /b 1
+if errorlevel 1 goto done
 
 :inside
 "%VENV%\Scripts\python.exe" -I "%INSTALL%" %*
-exit /b %errorlevel%
+goto done
 
 :outside
 %PYTHON% -I "%INSTALL%" %*
-exit /b %errorlevel%
+goto done
 
 :missing
 echo error: no Python 3.10, 3.11, 3.12 or 3.13 was found. Install one from python.org or the Microsoft Store, or install uv, >&2
 echo which brings a Python by itself. Then start again. A Python in another place: set KOHYA_PYTHON=C:\path\python.exe >&2
+call :fail
+goto done
+
+rem After an error, a window that was opened by a double click stays until a key is pressed.
+:done
+set "CODE=%errorlevel%"
+if "%CODE%"=="0" exit /b 0
+set "STARTED_AS=%cmdcmdline:"=%"
+if not "%STARTED_AS:/c =%"=="%STARTED_AS%" pause
+exit /b %CODE%
+
+:fail
 exit /b 1
 
 :try
