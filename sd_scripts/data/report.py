@@ -104,10 +104,9 @@ def lines(plan: DataPlan) -> Iterator[str]:
         low, high = bucket["scale"]
         scale = f"{low:.2f}" if low == high else f"{low:.2f} to {high:.2f}"
         cut = bucket["largest_cut"]
-        yield (
-            f"Bucket     {width} × {height}: {counted(bucket['images'], 'picture')}, batches an epoch: {bucket['batches']};"
-            f" scaled by {scale}, up to {cut[0]} × {cut[1]} px cut off"
-        )
+        loss = f", up to {cut[0]} × {cut[1]} px cut off" if any(cut) else ""
+        pictures, batches = counted(bucket["images"], "picture"), bucket["batches"]
+        yield f"Bucket     {width} × {height}: {pictures} in {batches} batches an epoch, scaled by {scale}{loss}"
 
 
 def dataset_summary(plan: DataPlan) -> dict[str, Any]:

@@ -1,7 +1,9 @@
+import gzip
 import json
 import subprocess
 import sys
 from collections import Counter
+from pathlib import Path
 
 import pytest
 from PIL import Image
@@ -10,6 +12,8 @@ from sd_scripts.data.plan import plan_data
 from sd_scripts.data.sources import parse_repeats
 from sd_scripts.errors import UserError
 from sd_scripts.options.dataset import DatasetOptions
+
+CAPTIONS = Path(__file__).parent.parent / "data" / "golden" / "captions.json.gz"
 
 
 def texts(plan, level: str) -> str:
@@ -195,6 +199,36 @@ def test_caption_extension(picture, plan, option, expected):
     made = plan(caption_extension=option)
     assert [sample.caption for sample in made.samples] == expected
     assert ("but .txt files lie there" in texts(made, "warning")) == (expected[1] == "")
+
+
+def caption_file_cases() -> list:
+    with gzip.open(CAPTIONS, "rt", encoding="utf-8") as file:
+        found = [case for case in json.load(file)["cases"] if case["kind"] == "caption_files"]
+    return [pytest.param(case["id"], case["inputs"], case["expected"], id=case["id"]) for case in found]
+
+
+# What other programs do wrong in these cases, done right here.
+MENDED = {
+    "captions-052": {"a.png": "cat"},  # a blank first line is no caption
+    "captions-053": {"a.png": ""},  # an empty file is an empty caption, not a crash
+    "captions-057": {"a.png": "cat"},  # a byte-order mark is no text
+}
+
+
+@pytest.mark.parametrize(("name", "inputs", "expected"), caption_file_cases())
+def test_caption_files_golden(picture, plan, name, inputs, expected):
+    options = {"caption_extension": ".txt", **inputs["options"]}
+    folder = f"1_{options.pop('class_tokens') or ''}"
+    for image in inputs["images"]:
+        path = picture(f"{folder}/{image}")
+    for file, text in inputs["files"].items():
+        (path.parent / file).write_text(text, encoding="utf-8")
+    wanted = MENDED.get(name) or expected["value"]
+    wildcards = options.get("enable_wildcard", False)
+    assert {
+        sample.path.name: sample.caption if wildcards else next(iter(sample.lines), "")
+        for sample in plan(**options).samples
+    } == wanted
 
 
 def test_a_caption_under_the_name_without_face_box_counts(picture, plan):
