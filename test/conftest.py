@@ -35,6 +35,11 @@ def pictures(tmp_path) -> Path:
     return folder.parent
 
 
+def trainer_environment(threads: int = 1) -> dict[str, str]:
+    """Environment of a trainer's process: our package, and so many threads that tests beside it still run."""
+    return {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": str(threads)}
+
+
 def run_trainer(*arguments: str, script: str = "train_network", launch: bool = False, timeout: float = 240):
     """Run a trainer in a process of its own, plainly or as the GUI does through accelerate."""
     start = ["-m", f"sd_scripts.{script}"]
@@ -47,8 +52,7 @@ def run_trainer(*arguments: str, script: str = "train_network", launch: bool = F
             "1",
             f"sd_scripts/{script}.py",
         ]
-    environment = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
     return subprocess.run(
         [sys.executable, *start, *map(str, arguments)],
-        capture_output=True, text=True, encoding="utf-8", env=environment, cwd=ROOT, timeout=timeout,
+        capture_output=True, text=True, encoding="utf-8", env=trainer_environment(), cwd=ROOT, timeout=timeout,
     )  # fmt: skip

@@ -6,12 +6,12 @@ import json
 import shutil
 import struct
 from pathlib import Path
-from test.conftest import run_trainer
 
 import pytest
 from PIL import Image
 
 from sd_scripts.training.run_folder import RunFolder
+from test.conftest import run_trainer
 
 
 def sdxl_file(path: Path) -> Path:
@@ -47,19 +47,37 @@ def png_bytes(tmp_path: Path) -> bytes:
 
 CASES = {
     # name: (settings changed, given the paths of a sound run; words that the last line must hold)
-    "missing model": (lambda p: {"pretrained_model_name_or_path": p["model"].with_name("tiny.safetensor")}, ["no such model", "did you mean tiny.safetensors"]),
+    "missing model": (
+        lambda p: {"pretrained_model_name_or_path": p["model"].with_name("tiny.safetensor")},
+        ["no such model", "did you mean tiny.safetensors"],
+    ),
     "text file as model": (lambda p: {"pretrained_model_name_or_path": text_file(p["tmp"])}, ["notes.safetensors"]),
-    "SDXL in the SD trainer": (lambda p: {"pretrained_model_name_or_path": sdxl_file(p["tmp"] / "xl.safetensors")}, ["xl.safetensors", "SDXL", "sdxl_train_network.py"]),
+    "SDXL in the SD trainer": (
+        lambda p: {"pretrained_model_name_or_path": sdxl_file(p["tmp"] / "xl.safetensors")},
+        ["xl.safetensors", "SDXL", "sdxl_train_network.py"],
+    ),
     "empty picture folder": (lambda p: {"train_data_dir": empty(p["tmp"])}, ["empty", "10_"]),
     "pictures without N_ folder": (lambda p: {"train_data_dir": loose_pictures(p["tmp"] / "loose")}, ["loose", "10_"]),
-    "zero-byte picture": (lambda p: {"train_data_dir": broken_picture(p["pictures"], b"")}, ["broken.png", "empty", "on_bad_image"]),
-    "truncated picture": (lambda p: {"train_data_dir": broken_picture(p["pictures"], png_bytes(p["tmp"])[:-200])}, ["broken.png", "on_bad_image"]),
-    "output folder not writable": (lambda p: {"output_dir": p["model"] / "below"}, ["output_dir", "is a file", "choose another folder"]),
+    "zero-byte picture": (
+        lambda p: {"train_data_dir": broken_picture(p["pictures"], b"")},
+        ["broken.png", "empty", "on_bad_image"],
+    ),
+    "truncated picture": (
+        lambda p: {"train_data_dir": broken_picture(p["pictures"], png_bytes(p["tmp"])[:-200])},
+        ["broken.png", "on_bad_image"],
+    ),
+    "output folder not writable": (
+        lambda p: {"output_dir": p["model"] / "below"},
+        ["output_dir", "is a file", "choose another folder"],
+    ),
     "resolution 500": (lambda p: {"resolution": "500"}, ["resolution", "500", "multiple of"]),
     "unknown scheduler": (lambda p: {"lr_scheduler": "cosin"}, ["lr_scheduler", "cosin", "cosine"]),
     "samples without prompts": (lambda p: {"sample_every_n_epochs": 1}, ["sample_prompts"]),
-    "malformed prompt": (lambda p: {"sample_prompts": prompts(p["tmp"]), "sample_at_first": True}, ["prompts.txt", "line 1", "w"]),
-}  # fmt: skip
+    "malformed prompt": (
+        lambda p: {"sample_prompts": prompts(p["tmp"]), "sample_at_first": True},
+        ["prompts.txt", "line 1", "w"],
+    ),
+}
 
 
 def text_file(folder: Path) -> Path:
