@@ -23,14 +23,16 @@ THREADS = 8  # header reads wait for the disk most of the time
 DECODE_SECONDS = 1.0
 
 # Pictures of kinds that are not read, so that their presence can be pointed out.
-UNREAD_SUFFIXES = {".gif", ".tif", ".tiff", ".heic", ".heif", ".jxl", ".psd", ".raw", ".dng"}
+UNREAD_SUFFIXES = {".gif", ".tif", ".tiff", ".heic", ".heif", ".jxl", ".avif", ".psd", ".raw", ".dng"}
 CAPTION_SUFFIXES = {".txt", ".caption", ".tags", ".tag", ".cap"}
 
 
 @lru_cache
 def picture_suffixes() -> frozenset[str]:
     """Lower-case suffixes of the files that count as pictures."""
-    suffixes = {".png", ".jpg", ".jpeg", ".webp", ".bmp", ".avif"}
+    suffixes = {".png", ".jpg", ".jpeg", ".webp", ".bmp"}
+    if importlib.util.find_spec("PIL._avif"):  # from Pillow 11.3 on
+        suffixes.add(".avif")
     if importlib.util.find_spec("pillow_jxl"):
         suffixes.add(".jxl")
     return frozenset(suffixes)
