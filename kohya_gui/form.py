@@ -16,6 +16,7 @@ from sd_scripts.options.schema import Options, OptionSpec, groups, specs
 
 HIDDEN = frozenset({"run_dir"})  # the interface decides on it
 UNSET = ""
+SECTION_PREFIX = "section-"
 TRUE_WORDS = {"true": True, "1": True, "yes": True, "on": True, "false": False, "0": False, "no": False, "off": False}
 
 FormValue = str | bool
@@ -86,7 +87,7 @@ def field_id(name: str) -> str:
 
 
 def section_id(group_title: str) -> str:
-    return "section-" + "".join(c if c.isalnum() else "-" for c in group_title.lower())
+    return SECTION_PREFIX + "".join(c if c.isalnum() else "-" for c in group_title.lower())
 
 
 def title(spec: OptionSpec) -> str:

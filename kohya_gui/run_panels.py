@@ -77,9 +77,7 @@ def wall_html(view: RunView, shelf: PictureShelf) -> str:
     """Samples: a row for a prompt, a column for a step."""
     steps, rows = view.wall()
     if not rows:
-        return (
-            '<p class="quiet">No samples yet. They need a prompt file and an interval; see Samples in the form.</p>'
-        )
+        return '<p class="quiet">No samples yet. They need a prompt file and an interval; see Samples in the form.</p>'
     steps = steps[-MOST_COLUMNS:]
     head = "".join(f"<th>step {step}</th>" for step in steps)
     body = "".join(

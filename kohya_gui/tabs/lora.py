@@ -130,7 +130,7 @@ def connect(
     quick = {"show_progress": "hidden"}
     inputs = form.inputs
     after_start = [tab.said, plan, tab.question, tab.asked, *show_run_outputs]
-    gr.on([widget.input for widget in inputs], None, js=PLAN_AFTER_A_PAUSE, **quick)
+    gr.on([widget.change for widget in inputs], None, js=PLAN_AFTER_A_PAUSE, **quick)
     looked = {"fn": look_at_plan, "inputs": inputs, "outputs": plan, "concurrency_limit": 4, **quick}
     page.load(**looked)
     tab.look.click(**looked, trigger_mode="always_last")

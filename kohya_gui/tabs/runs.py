@@ -46,7 +46,9 @@ def build(context: Context) -> RunsTab:
             panels["head"] = gr.HTML(elem_id="gui-run-head")
             with gr.Row(elem_classes="actions"):
                 for name, label in (("stop", "Stop"), ("save", "Save now"), ("sample", "Draw samples now")):
-                    buttons[name] = gr.Button(label, size="sm", interactive=False, elem_id=f"gui-run-{name}", min_width=80)
+                    buttons[name] = gr.Button(
+                        label, size="sm", interactive=False, elem_id=f"gui-run-{name}", min_width=80
+                    )
                 buttons["board"] = gr.Button("TensorBoard", size="sm", elem_id="gui-run-board", min_width=100)
                 buttons["end_board"] = gr.Button("Stop TensorBoard", size="sm", visible=False, min_width=130)
             board = gr.HTML(elem_id="gui-board")
