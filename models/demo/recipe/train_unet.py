@@ -25,11 +25,11 @@ WORLD_SEED = 21
 UNET = {
     "in_channels": 4,
     "out_channels": 4,
-    "block_out_channels": (80, 80, 40, 40),
-    "layers_per_block": 2,
+    "block_out_channels": (96, 96, 72, 72),
+    "layers_per_block": 1,
     "cross_attention_dim": 64,
     "attention_head_dim": 8,  # of SD 1.x: eight heads in every attention
-    "norm_num_groups": 20,
+    "norm_num_groups": 24,
     "sample_size": 8,
 }
 TEXT_ENCODER = {
@@ -65,21 +65,10 @@ def write_fresh_model(vae_folder: Path, path: Path, seed: int) -> None:
 
 def fine_tune(model: Path, pictures: Path, output: Path, processes: int, further: list[str]) -> Path:
     """Run the trainer; returns the file it wrote."""
-    launch = [
-        sys.executable,
-        "-m",
-        "accelerate.commands.launch",
-        "--cpu",
-        "--num_machines",
-        "1",
-        "--mixed_precision",
-        "no",
-    ]
-    launch += ["--num_processes", str(processes), "--num_cpu_threads_per_process", "1", "--dynamo_backend", "no"]
-    launch += ["--multi_cpu"] if processes > 1 else []
+    launch = [sys.executable, "-m", "torch.distributed.run", "--nproc_per_node", str(processes)]
     options = ["--config_file", RECIPE / "unet.toml", "--pretrained_model_name_or_path", model]
     options += ["--train_data_dir", pictures, "--output_dir", output, *further]
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(RECIPE), str(ROOT)])}
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(RECIPE), str(ROOT)]), "ACCELERATE_USE_CPU": "true"}
     subprocess.run([*launch, ROOT / "sd_scripts" / "fine_tune.py", *map(str, options)], env=environment, check=True)
     return output / "demo.safetensors"
 
