@@ -44,15 +44,12 @@ def train(recipe: Recipe, options: TrainingOptions) -> int:
     Raises:
         UserError: anything a user can mend. The run folder, when one is given, then says that the run failed and why.
     """
-    logging.getLogger("sd_scripts").setLevel(options.console_log_level)
-    logging.basicConfig(
-        format="%(asctime)s %(levelname)s %(message)s",
-        datefmt="%H:%M:%S",
-        stream=sys.stderr,
-    )
+    is_first = os.environ.get("RANK", "0") == "0"  # of the processes of this run
+    logging.getLogger("sd_scripts").setLevel(options.console_log_level if is_first else "ERROR")
+    logging.basicConfig(format="%(asctime)s %(levelname)s %(message)s", datefmt="%H:%M:%S", stream=sys.stderr)
     try:
         plan = make_plan(recipe, options, world_size=int(os.environ.get("WORLD_SIZE", "1")))
-        if os.environ.get("RANK", "0") == "0":
+        if is_first:
             for line in plan_lines(plan):
                 print(line, file=sys.stderr, flush=True)
         plan.require_no_errors()
