@@ -12,11 +12,11 @@ from typing import Any
 import torch
 
 TEXT_WIDTH = 16
-WIDTHS = {"sd1": (32, 32), "sd2": (64, 64)}  # SD 2.x: whole heads of width 64
+WIDTHS = (32, 64, 96, 96)  # of the levels; as in the real models the last two are equal
 
 
 def tiny_networks(architecture: str, seed: int = 0, levels: int = 2, layers: int = 1, text_layers: int = 2) -> Any:
-    """An in-memory model of 0.1 M weights besides the 49,408-word vocabulary, float32.
+    """An in-memory model of about a million weights besides the 49,408-word vocabulary, float32.
 
     Args:
         architecture: "sd1" or "sd2".
@@ -49,14 +49,13 @@ def tiny_model(architecture: str, path: Path, dtype: torch.dtype | None = None, 
 
 def _unet(architecture: str, levels: int, layers: int) -> dict[str, Any]:
     attention = [level < max(1, levels - 1) for level in range(levels)]
-    width = WIDTHS[architecture][0]
     return {
-        "block_out_channels": (width,) * levels,
+        "block_out_channels": WIDTHS[:levels],
         "layers_per_block": layers,
         "down_block_types": tuple("CrossAttnDownBlock2D" if a else "DownBlock2D" for a in attention),
         "up_block_types": tuple("CrossAttnUpBlock2D" if a else "UpBlock2D" for a in reversed(attention)),
         "cross_attention_dim": TEXT_WIDTH,
-        "attention_head_dim": 8 if architecture == "sd1" else 1,
+        "attention_head_dim": 8 if architecture == "sd1" else tuple(max(1, width // 64) for width in WIDTHS[:levels]),
         "use_linear_projection": architecture == "sd2",
         "upcast_attention": architecture == "sd2",
     }
@@ -65,7 +64,7 @@ def _unet(architecture: str, levels: int, layers: int) -> dict[str, Any]:
 def _vae(layers: int) -> dict[str, Any]:
     levels = 4  # the program counts on eight pixels a latent
     return {
-        "block_out_channels": (32,) * levels,
+        "block_out_channels": WIDTHS,
         "layers_per_block": layers,
         "down_block_types": ("DownEncoderBlock2D",) * levels,
         "up_block_types": ("UpDecoderBlock2D",) * levels,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import pickle
 import shutil
 import uuid
 from collections.abc import Callable, Iterator, Mapping
@@ -113,8 +114,11 @@ def _load_pickled(file: Path, foreign: tuple[str, ...]) -> dict[str, Tensor]:
     stand_ins = torch.serialization.safe_globals([(_StandIn, name) for name in foreign]) if foreign else nullcontext()
     with file.open("rb") as start:
         is_zip = start.read(2) == b"PK"  # older files cannot be mapped
-    with stand_ins:
-        content = torch.load(file, map_location="cpu", weights_only=True, mmap=True if is_zip else None)
+    try:
+        with stand_ins:
+            content = torch.load(file, map_location="cpu", weights_only=True, mmap=True if is_zip else None)
+    except pickle.UnpicklingError as error:
+        raise UserError(f"{file} holds more than weights ({', '.join(foreign)}): get it as .safetensors") from error
     return content.get("state_dict", content)
 
 

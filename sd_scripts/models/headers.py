@@ -86,8 +86,8 @@ def _reject_text(path: Path, start: bytes) -> None:
         raise UserError(f"{path} is a Git LFS pointer, not the model itself: fetch the file with 'git lfs pull'")
     if start.lstrip()[:1] == b"<":
         raise UserError(f"{path} is a web page, not a model: the download failed, get the file again")
-    text = start.decode("utf-8", errors="replace")
-    if len(text) > 8 and all(c.isprintable() or c.isspace() for c in text[:8]):
+    text = start[:64].decode("utf-8", errors="replace")[:-3]  # the cut may have split a character
+    if text and all((c.isprintable() and c != "\ufffd") or c.isspace() for c in text):
         raise UserError(f"{path} is a text file, not a model: give a .safetensors or .ckpt file or a diffusers folder")
 
 

@@ -30,7 +30,7 @@ SAMPLERS: Mapping[str, tuple[str, Mapping[str, Any]]] = {
     "heun": ("HeunDiscreteScheduler", {}),
     "dpm_2": ("KDPM2DiscreteScheduler", {}),
     "dpm_2_a": ("KDPM2AncestralDiscreteScheduler", {}),
-    "dpmsolver": ("DPMSolverMultistepScheduler", {"algorithm_type": "dpmsolver"}),
+    "dpmsolver": ("DPMSolverMultistepScheduler", {"algorithm_type": "dpmsolver", "final_sigmas_type": "sigma_min"}),
     "dpmsolver++": ("DPMSolverMultistepScheduler", {"algorithm_type": "dpmsolver++"}),
     "dpmsingle": ("DPMSolverSinglestepScheduler", {}),
 }

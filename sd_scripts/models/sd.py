@@ -112,10 +112,10 @@ class StableDiffusion(Architecture):
         """Keep fewer activations for the backward pass and compute them again: less memory, about a quarter slower."""
         if enabled:
             self.denoiser.enable_gradient_checkpointing()
-            self.text_encoders[0].gradient_checkpointing_enable({"use_reentrant": False})
         else:
             self.denoiser.disable_gradient_checkpointing()
-            self.text_encoders[0].gradient_checkpointing_disable()
+        for encoder in self.text_encoders:
+            _checkpoint_encoder(encoder, enabled)
 
     def sample(
         self,
@@ -153,6 +153,17 @@ class StableDiffusion2(StableDiffusion):
 
     name: ClassVar[str] = "sd2"
     pad_token = 0
+
+
+def _checkpoint_encoder(encoder: CLIPTextModel, enabled: bool) -> None:
+    """Switch a text encoder's checkpointing, by the name that the installed transformers has for it."""
+    word = "activation" if hasattr(encoder, "activation_checkpointing_enable") else "gradient"  # renamed in 5.2x
+    if not enabled:
+        getattr(encoder, f"{word}_checkpointing_disable")()
+        return
+    getattr(encoder, f"{word}_checkpointing_enable")({"use_reentrant": False})
+    # It makes the embeddings' output need a gradient, which only reentrant checkpoints want: a frozen encoder stays frozen.
+    encoder.disable_input_require_grads()
 
 
 def _clip_hidden(encoder: CLIPTextModel, ids: Tensor, skip: int) -> Tensor:
