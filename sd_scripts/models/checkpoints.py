@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import pickle
 import shutil
+import stat
 import uuid
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
@@ -168,12 +169,22 @@ def replacing(path: Path) -> Iterator[Path]:
             _replace_folder(temporary, path)
         else:
             _flush(temporary)
+            temporary.chmod(_usual_mode(path.parent))
             temporary.replace(path)
     finally:
         if temporary.is_dir():
             shutil.rmtree(temporary)
         else:
             temporary.unlink(missing_ok=True)
+
+
+def _usual_mode(folder: Path) -> int:
+    """Permissions of a new file here: safetensors makes its own readable for the owner only."""
+    probe = folder / f".{uuid.uuid4().hex[:8]}.tmp"
+    probe.touch()
+    mode = stat.S_IMODE(probe.stat().st_mode)
+    probe.unlink()
+    return mode
 
 
 def _replace_folder(temporary: Path, path: Path) -> None:

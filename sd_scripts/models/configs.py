@@ -11,7 +11,7 @@ from sd_scripts.models.keymaps.unet import UNetShape
 from sd_scripts.models.keymaps.vae import VAEShape
 
 SD_LATENT_CHANNELS = 4
-NORM_GROUPS = 32  # of every group norm; nothing in the weights tells
+NORM_GROUPS = 32  # of the group norms of every real model; nothing in the weights tells
 CLIP_HEAD_WIDTH = 64
 SD1_HEADS = 8  # SD 1.x: as many heads everywhere; SD 2.x: heads of one width
 SD2_HEAD_WIDTH = 64
@@ -24,7 +24,7 @@ def unet_config(shapes: Shapes, architecture: str) -> dict[str, Any]:
     layout = UNetShape.of_library(shapes)
     levels = range(len(layout.attention))
     channels = [_need(shapes, f"down_blocks.{i}.resnets.0.conv1.weight")[0] for i in levels]
-    check_norm_groups("U-Net", channels)
+    groups = norm_groups("U-Net", channels)
     attention = "mid_block.attentions.0"  # every SD U-Net has one there
     down = tuple("CrossAttnDownBlock2D" if a else "DownBlock2D" for a in layout.attention)
     up = tuple("CrossAttnUpBlock2D" if a else "UpBlock2D" for a in reversed(layout.attention))
@@ -41,7 +41,7 @@ def unet_config(shapes: Shapes, architecture: str) -> dict[str, Any]:
         else tuple(max(1, c // SD2_HEAD_WIDTH) for c in channels),
         "use_linear_projection": len(_need(shapes, f"{attention}.proj_in.weight")) == 2,
         "upcast_attention": architecture == "sd2",  # attention scores of SD 2.x overflow in float16
-        "norm_num_groups": NORM_GROUPS,
+        "norm_num_groups": groups,
         "sample_size": 64 if architecture == "sd1" else 96,
     }
 
@@ -50,7 +50,7 @@ def vae_config(shapes: Shapes, scale: float) -> dict[str, Any]:
     """Arguments of AutoencoderKL, from diffusers' tensor names and shapes."""
     layout = VAEShape.of_library(shapes)
     channels = [_need(shapes, f"encoder.down_blocks.{i}.resnets.0.conv1.weight")[0] for i in range(layout.levels)]
-    check_norm_groups("VAE", channels)
+    groups = norm_groups("VAE", channels)
     return {
         "in_channels": _need(shapes, "encoder.conv_in.weight")[1],
         "out_channels": _need(shapes, "decoder.conv_out.weight")[0],
@@ -62,7 +62,7 @@ def vae_config(shapes: Shapes, scale: float) -> dict[str, Any]:
         "use_quant_conv": "quant_conv.weight" in shapes,
         "use_post_quant_conv": "post_quant_conv.weight" in shapes,
         "mid_block_add_attention": any(".mid_block.attentions." in name for name in shapes),
-        "norm_num_groups": NORM_GROUPS,
+        "norm_num_groups": groups,
         "scaling_factor": scale,
         "sample_size": 512,
     }
@@ -86,13 +86,14 @@ def clip_config(shapes: Shapes, architecture: str) -> dict[str, Any]:
     }
 
 
-def check_norm_groups(network: str, channels: list[int]) -> None:
-    """Raise UserError if group norms cannot have 32 groups."""
-    odd = [c for c in channels if c % NORM_GROUPS]
-    if odd:
+def norm_groups(network: str, channels: list[int]) -> int:
+    """Groups of every group norm: 32; in a narrow network that it does not divide, four channels of the first level a group."""
+    groups = NORM_GROUPS if all(c % NORM_GROUPS == 0 for c in channels) else channels[0] // 4
+    if not groups or any(c % groups for c in channels):
         raise UserError(
-            f"{network} with {odd[0]} channels: group norms have {NORM_GROUPS} groups, use a multiple of it"
+            f"{network} with channels {channels}: group norms need channels that are multiples of {NORM_GROUPS}"
         )
+    return groups
 
 
 def _need(shapes: Shapes, name: str) -> Shape:

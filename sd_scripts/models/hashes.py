@@ -56,7 +56,7 @@ def hash_in_background(path: Path) -> Future[FileHashes]:
 
 
 def hash_file(path: Path) -> FileHashes:
-    """Hash a file now (measured: 1.5 s/GiB from memory)."""
+    """Hash a file now (measured: 2 s/GiB)."""
     whole, old = hashlib.sha256(), hashlib.sha256()
     with path.open("rb") as file:
         while chunk := file.read(_CHUNK):
@@ -89,7 +89,10 @@ def _read_cache() -> dict[str, dict[str, str]]:
         content = json.loads(cache_file().read_text(encoding="utf-8"))
     except (OSError, ValueError):  # none yet, or damaged: hashes can always be made again
         return {}
-    return content if isinstance(content, dict) else {}
+    if not isinstance(content, dict):
+        return {}
+    fields = {"sha256", "old"}
+    return {key: entry for key, entry in content.items() if isinstance(entry, dict) and entry.keys() == fields}
 
 
 def _remember(key: str, found: FileHashes) -> None:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, ClassVar
 import torch
 from torch import Tensor, nn
 
+from sd_scripts.errors import ConfigError
 from sd_scripts.models.base import AdapterTarget, Architecture, LatentSpec, Text, Tokens
 from sd_scripts.models.noise_schedule import NoiseSchedule
 from sd_scripts.models.targets import sd_targets
@@ -109,7 +110,7 @@ class StableDiffusion(Architecture):
             yield AdapterTarget(target.name, target.part, (module,), target.is_conv3x3, target.needs_conv_dim)
 
     def set_gradient_checkpointing(self, enabled: bool) -> None:
-        """Keep fewer activations for the backward pass and compute them again: less memory, about a quarter slower."""
+        """Keep fewer activations for the backward pass and compute them again: less memory, more time."""
         if enabled:
             self.denoiser.enable_gradient_checkpointing()
         else:
@@ -129,9 +130,11 @@ class StableDiffusion(Architecture):
         seed: int,
         sampler: str = "ddim",
     ) -> Image.Image:
-        """One picture of this size; see `sampling.sample_picture`."""
+        """One picture; see `sampling.sample_picture`. Raises ConfigError for sides that `divisor` does not divide."""
         from sd_scripts.models.sampling import SampleSettings, sample_picture
 
+        if width % self.divisor or height % self.divisor:
+            raise ConfigError("sample_prompts", f"{width}x{height}", f"sides must be multiples of {self.divisor}")
         return sample_picture(self, prompt, negative_prompt, SampleSettings(width, height, steps, scale, seed, sampler))
 
     def save(self, path: Path, dtype: torch.dtype | None, metadata: Mapping[str, str]) -> None:

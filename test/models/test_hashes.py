@@ -49,12 +49,12 @@ def test_a_changed_file_is_hashed_anew_and_the_old_entry_goes(tmp_path, cache):
     assert len(json.loads(cache.read_text(encoding="utf-8"))) == 1
 
 
-@pytest.mark.parametrize("content", [None, "", "{broken", "[1]", '{"x": {"sha256": 1}}'])
+@pytest.mark.parametrize("content", [None, "", "{broken", "[1]", '{"PATH": {"sha256": 1}}'])
 def test_a_damaged_cache_is_made_again(tmp_path, cache, content):
+    path = model(tmp_path)
     if content is not None:
         cache.parent.mkdir()
-        cache.write_text(content, encoding="utf-8")
-    path = model(tmp_path)
+        cache.write_text(content.replace("PATH", hashes._key(path)), encoding="utf-8")
     found = hashes.hash_in_background(path).result(timeout=60)
     assert found.sha256 == hashlib.sha256(path.read_bytes()).hexdigest()
     assert hashes.hash_in_background(path).done()

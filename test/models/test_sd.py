@@ -234,6 +234,11 @@ def test_an_unknown_sampler_is_refused():
         draw(tiny_networks("sd1"), sampler="eulr")
 
 
+def test_a_size_that_does_not_fit_is_refused():
+    with pytest.raises(ConfigError, match="100x64.*multiples of 8"):
+        draw(tiny_networks("sd1"), width=100, height=64)
+
+
 def test_v_prediction_is_an_explicit_choice():
     model = tiny_networks("sd2")
     assert model.schedule.prediction == "epsilon"
