@@ -235,7 +235,7 @@ def test_an_unknown_sampler_is_refused():
 
 
 def test_a_size_that_does_not_fit_is_refused():
-    with pytest.raises(ConfigError, match="100x64.*multiples of 8"):
+    with pytest.raises(ConfigError, match=r"100x64.*multiples of 8"):
         draw(tiny_networks("sd1"), width=100, height=64)
 
 
