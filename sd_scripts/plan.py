@@ -149,14 +149,12 @@ def _look_at_model(recipe: Recipe, options: TrainingOptions) -> tuple[Checkpoint
 
 
 def _look_at_vae(path: Path) -> list[Problem]:
-    from sd_scripts.models.detect import inspect
+    from sd_scripts.models.vae_files import inspect_vae
 
-    if path.is_dir() and (path / "config.json").is_file():
-        return []
     try:
-        inspect(path)
+        inspect_vae(path)
     except UserError as failure:
-        return [error("vae", str(failure))]
+        return [error(getattr(failure, "option", None) or "vae", getattr(failure, "reason", str(failure)))]
     return []
 
 

@@ -101,6 +101,10 @@ class Architecture(ABC):
         """Every weight that adapters may train, in the order of LoRA files; 3x3 convolutions included."""
 
     @abstractmethod
+    def set_gradient_checkpointing(self, enabled: bool) -> None:
+        """Keep fewer activations for the backward pass and compute them again: less memory, about a quarter slower."""
+
+    @abstractmethod
     def sample(
         self,
         prompt: str,

@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING
 
+from sd_scripts.errors import UserError
 from sd_scripts.options.output import Samples
 from sd_scripts.seeds import seed_of
 from sd_scripts.training.report import Report
@@ -66,7 +67,7 @@ class SampleDrawer:
             for index, prompt in enumerate(self._prompts):
                 try:
                     self._draw_one(mark, step, epoch, index, prompt)
-                except (RuntimeError, ValueError, OSError) as failure:
+                except (UserError, RuntimeError, ValueError, OSError) as failure:
                     reason = str(failure).splitlines()[0] if str(failure) else type(failure).__name__
                     self._report.warning(f"sample {index} could not be drawn ({reason}); training goes on")
         self._report.phase("training")
