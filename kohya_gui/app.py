@@ -57,7 +57,7 @@ def _fill(page: gr.Blocks, context: Context) -> None:
 
     lora.connect(context, lora_tab, page, show_run, [tabs, runs_tab.chosen, runs_tab.seen])
     runs.connect(context, runs_tab, lora_tab.live, lora_tab.stop, page)
-    gr.HTML(DIALOG, js_on_load=asset("browse.js"), server_functions=[browse.list_folder], elem_id="gui-browse")
+    gr.HTML(DIALOG, js_on_load=asset("browse.js"), server_functions=[browse.list_for_page], elem_id="gui-browse")
 
 
 def _demo(presets: PresetFolder) -> dict:

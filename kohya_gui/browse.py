@@ -12,6 +12,11 @@ MODEL_SUFFIXES = frozenset({".safetensors", ".ckpt", ".pt"})
 MOST_ENTRIES = 2000
 
 
+def list_for_page(asked: dict[str, str]) -> dict[str, Any]:
+    """`list_folder` as the page calls it: with one object, {path, kind}."""
+    return list_folder(str(asked["path"]), str(asked["kind"]))
+
+
 def list_folder(path: str, kind: str) -> dict[str, Any]:
     """What a folder holds, for the dialog. A file's path shows the folder it lies in, a missing one the nearest above.
 

@@ -39,7 +39,7 @@ def _card(run: Run, is_selected: bool) -> str:
     bar = "" if run.is_over else f'<span class="thin bar"><i style="width:{_percent(run)}%"></i></span>'
     return (
         f'<button type="button" class="run{" selected" if is_selected else ""}" data-run="{escape(run.name)}">'
-        f"<b>{escape(_short_name(run.name))}</b>{badge(run)}<small>{escape(_when(run.name))}"
+        f"<b>{escape(short_name(run.name))}</b>{badge(run)}<small>{escape(_when(run.name))}"
         f"{f' · {status.step} of {status.total_steps} steps' if status.total_steps else ''}</small>"
         f"{bar}</button>"
     )
@@ -57,7 +57,7 @@ def head_html(run: Run, view: RunView) -> str:
         note = '<p class="note">Stopping: the step is finished and the weights are saved.</p>'
     warnings = "".join(f'<li class="warning">{escape(text)}</li>' for text in view.warnings[-5:])
     return (
-        f'<div class="run-head"><h3>{escape(_short_name(run.name))} {badge(run)}</h3>'
+        f'<div class="run-head"><h3>{escape(short_name(run.name))} {badge(run)}</h3>'
         f'<p class="quiet">{escape(_when(run.name))} · {escape(str(run.folder.path))}</p>'
         f'<div class="bar"><i style="width:{_percent(run)}%"></i></div>'
         f'<div class="numbers">{cells}</div>{note}{f"<ul class=problems>{warnings}</ul>" if warnings else ""}</div>'
@@ -178,7 +178,8 @@ def _percent(run: Run) -> int:
     return round(100 * run.status.step / run.status.total_steps) if run.status.total_steps else 0
 
 
-def _short_name(name: str) -> str:
+def short_name(name: str) -> str:
+    """A run folder's name without the time at its start."""
     return name[16:] if _stamp(name) else name
 
 

@@ -22,7 +22,7 @@ function row(label, folder, onclick) {
 }
 
 async function show(where) {
-  const answer = await server.list_folder(where, target.kind);
+  const answer = await server.list_for_page({ path: where, kind: target.kind });
   path.value = answer.folder;
   note.textContent = answer.message;
   list.replaceChildren();
