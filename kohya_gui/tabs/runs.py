@@ -147,8 +147,9 @@ def _live(active: Run | None, listed: list[Run]) -> str:
     status = active.status
     steps = f"step {status.step} of {status.total_steps}" if status.total_steps else status.phase or status.state
     percent = round(100 * status.step / status.total_steps) if status.total_steps else 0
+    name = escape(run_panels.short_name(active.name))
     return (
-        f'<div class="live"><b>{escape(run_panels.short_name(active.name))}</b> {run_panels.badge(active)} {escape(steps)}{queue}'
+        f'<div class="live"><b>{name}</b> {run_panels.badge(active)} {escape(steps)}{queue}'
         f'<div class="bar"><i style="width:{percent}%"></i></div></div>'
     )
 
