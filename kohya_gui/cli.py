@@ -85,6 +85,7 @@ def login_of(given: argparse.Namespace) -> tuple[str, str] | None:
 
 def serve(given: argparse.Namespace, login: tuple[str, str] | None) -> int:
     os.environ["GRADIO_ANALYTICS_ENABLED"] = "False"  # read while gradio is imported
+    os.environ["GRADIO_RUN_HISTORY"] = "False"  # by environment, as older versions of gradio know no such argument
     os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
     runs_dir = given.runs_dir.absolute()
     config = given.config.absolute() if given.config else None
@@ -110,7 +111,6 @@ def serve(given: argparse.Namespace, login: tuple[str, str] | None) -> int:
             quiet=True,
             show_error=True,
             enable_monitoring=False,
-            run_history=False,
             ssr_mode=False,
             pwa=False,
             mcp_server=False,
