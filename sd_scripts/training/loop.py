@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 
 def fit(run: Run) -> Literal["done", "stopped"]:
     """Train from `run.step` to the end, or until someone asks for a stop. The finished weights are written in both cases."""
-    run.before_first_step()
     run.report.started(run.step)
+    run.before_first_step()
     while run.step < run.steps.total and not run.is_stopped:
         epoch = run.steps.epoch_of(run.step)
         batches = run.loader.epoch(epoch, skip_batches=run.steps.batches_before(run.step))

@@ -62,11 +62,13 @@ class Report:
 
     def phase(self, name: str, done: int | None = None, total: int | None = None) -> None:
         """Something is being prepared; with numbers: how far it is."""
+        self.fetch()
         counted = {} if done is None else {"done": done, "total": total}
         self._write("phase", phase=name, **counted)
         if name != self.status.phase:
             logger.info("%s", name)
         self._set_status(phase=name)
+        self._last_step_time = time.monotonic()  # what is not training does not count as a step's time
 
     def measures(self, steps: Steps, waited: Callable[[], float]) -> None:
         """The length of the run, and where to ask for the time spent waiting for data."""
