@@ -62,9 +62,10 @@ def make_parser() -> argparse.ArgumentParser:
     other = parser.add_argument_group("Other")
     other.add_argument("--debug", action="store_true", help="log more")
     other.add_argument("--language", default="", help="accepted; the page is in English")
-    for name in ("do_not_use_shell", "noverify", "use-ipex", "use-rocm"):
-        other.add_argument(f"--{name}", action="store_true", help="accepted, without effect")
-    other.add_argument("--requirements", default="", help="accepted, without effect")
+    other.add_argument("--do_not_use_shell", action="store_true", help="always so: no shell is used")
+    for name in ("noverify", "use-ipex", "use-rocm"):
+        other.add_argument(f"--{name}", action="store_true", help="for gui.sh and gui.bat, while they install")
+    other.add_argument("--requirements", default="", help="for gui.sh and gui.bat, while they install")
     return parser
 
 

@@ -5,8 +5,11 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import threading
+import time
 from pathlib import Path
 
+import psutil
 import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -56,3 +59,20 @@ def run_trainer(*arguments: str, script: str = "train_network", launch: bool = F
         [sys.executable, *start, *map(str, arguments)],
         capture_output=True, text=True, encoding="utf-8", env=trainer_environment(), cwd=ROOT, timeout=timeout,
     )  # fmt: skip
+
+
+def watch_memory(process: psutil.Popen) -> list[int]:
+    """Start watching a process and its children; returns the list to which their memory in bytes is added."""
+    seen = [0]
+
+    def watch() -> None:
+        while process.is_running() and process.status() != psutil.STATUS_ZOMBIE:
+            try:
+                family = [process, *process.children(recursive=True)]
+                seen.append(sum(member.memory_info().rss for member in family))
+            except psutil.NoSuchProcess:
+                break
+            time.sleep(0.2)
+
+    threading.Thread(target=watch, daemon=True).start()
+    return seen

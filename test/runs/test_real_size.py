@@ -7,8 +7,6 @@ import json
 import math
 import shutil
 import sys
-import threading
-import time
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -18,7 +16,7 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from sd_scripts.models.detect import inspect
-from test.conftest import ROOT, trainer_environment
+from test.conftest import ROOT, trainer_environment, watch_memory
 
 DATA = ROOT / "test" / "data"
 PHOTOGRAPHS = {  # package: file → caption
@@ -69,23 +67,6 @@ def photographs(tmp_path) -> Path:
             picture = Path(shutil.copy(home / name, folder))
             picture.with_suffix(".txt").write_text(caption, encoding="utf-8")
     return folder.parent
-
-
-def watch_memory(process: psutil.Popen) -> list[int]:
-    """Start watching a process and its children; returns the list to which their memory in bytes is added."""
-    seen = [0]
-
-    def watch() -> None:
-        while process.is_running() and process.status() != psutil.STATUS_ZOMBIE:
-            try:
-                family = [process, *process.children(recursive=True)]
-                seen.append(sum(member.memory_info().rss for member in family))
-            except psutil.NoSuchProcess:
-                break
-            time.sleep(0.2)
-
-    threading.Thread(target=watch, daemon=True).start()
-    return seen
 
 
 def test_every_key_has_its_place(real_model):
