@@ -56,6 +56,8 @@ def train(recipe: Recipe, options: TrainingOptions) -> int:
     except UserError as failure:
         _record_failure(options, str(failure))
         raise
+    # Threads that spin while they wait make a CPU run dozens of times slower as soon as anything else uses the cores.
+    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     from sd_scripts.training.setup import run_plan
 
     run_plan(recipe, plan)
