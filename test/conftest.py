@@ -12,6 +12,7 @@ from pathlib import Path
 import psutil
 import pytest
 
+os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # before torch: tests start trainers beside themselves
 ROOT = Path(__file__).resolve().parents[1]
 
 
