@@ -10,6 +10,7 @@ import time
 import urllib.error
 import urllib.request
 from pathlib import Path
+from urllib.parse import quote
 
 import psutil
 import pytest
@@ -100,7 +101,7 @@ def test_only_shown_files_are_given_out(server, tmp_path):
     (tmp_path / "secret.txt").write_text("x", encoding="utf-8")
     for path in (tmp_path / "secret.txt", PROJECT_ROOT / "pyproject.toml", Path("/etc/passwd")):
         with pytest.raises(urllib.error.HTTPError) as refused:
-            server.get(f"gradio_api/file={path}")
+            server.get(f"gradio_api/file={quote(str(path))}")
         assert refused.value.code == 403
 
 
