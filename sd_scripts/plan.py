@@ -1,5 +1,5 @@
-"""The plan of a run: all that is known before a model is loaded, and every problem that can be found by then. No "
-"torch."""
+"""The plan of a run: all that is known before a model is loaded, and every problem that can be found by then. No
+torch."""
 
 from __future__ import annotations
 

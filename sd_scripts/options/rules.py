@@ -52,8 +52,8 @@ def folders_can_be_written(options: TrainingOptions) -> Iterator[Problem]:
 
 
 def why_not_writable(folder: Path) -> str | None:
-    """Why files cannot be written in a folder (which may not exist yet), found by trying beside it; None if they "
-    "can."""
+    """Why files cannot be written in a folder (which may not exist yet), found by trying beside it; None if they
+    can."""
     place = folder.absolute()
     while not place.exists():
         if place.parent == place:
@@ -66,6 +66,16 @@ def why_not_writable(folder: Path) -> str | None:
             return None
     except OSError as failure:
         return f"{folder}: cannot be written to ({failure.strerror or failure})"
+
+
+def run_folder_is_fresh(options: TrainingOptions) -> Iterator[Problem]:
+    if options.run_dir is not None and (Path(options.run_dir) / "events.jsonl").exists():
+        yield error("run_dir", f"{options.run_dir}: is the folder of another run", "leave it out, or name a new folder")
+
+
+def epochs_decide_over_steps(options: TrainingOptions) -> Iterator[Problem]:
+    if options.max_train_epochs is not None and "max_train_steps" in options.model_fields_set:
+        yield note("max_train_steps", "not used, because max_train_epochs is set", "leave one of the two out")
 
 
 def name_is_a_file_name(options: TrainingOptions) -> Iterator[Problem]:
@@ -186,6 +196,8 @@ RULES: tuple[Rule, ...] = (
     essentials_are_given,
     dataset_file_replaces_folders,
     folders_can_be_written,
+    run_folder_is_fresh,
+    epochs_decide_over_steps,
     name_is_a_file_name,
     resume_folder_is_a_state,
     optimizer_is_known,

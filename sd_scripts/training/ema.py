@@ -45,6 +45,11 @@ class Ema:
         torch._foreach_lerp_(self.average, now, 1 - self.decay_at(self.updates))
         self.updates += 1
 
+    def restart(self) -> None:
+        """Begin anew from the weights as they are now."""
+        self.average = [_float_copy(p) for p in self.parameters]
+        self.updates = 0
+
     @contextmanager
     def swapped(self) -> Iterator[None]:
         """The parameters hold the average inside the block; afterwards, bit for bit, what they held before."""

@@ -1,5 +1,5 @@
-"""What a run tells the world: events, status, TensorBoard, and lines on the console that also read well in a log "
-"file."""
+"""What a run tells the world: events, status, TensorBoard, and lines on the console that also read well in a log
+file."""
 
 from __future__ import annotations
 

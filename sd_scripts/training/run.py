@@ -57,15 +57,19 @@ class Run:
         return self.steps.epoch_of(max(self.step - 1, 0)) + 1
 
     def learning_rates(self) -> dict[str, float]:
-        """The rate of each group by its name, as it will act in the next step; for self-tuning optimizers what "
-        "they make of it."""
+        """The rate of each group by its name, as it will act in the next step; for self-tuning optimizers what
+        they make of it."""
         groups = self.optimizer.param_groups
         rates = d_times_lr(self.optimizer.optimizer) or [group["lr"] for group in groups]
         return {group["name"]: rate for group, rate in zip(groups, rates, strict=True)}
 
+    def learning_rates_at_full(self) -> dict[str, float]:
+        """The rate of each group before the schedule acts on it."""
+        return {group["name"]: group.get("initial_lr", group["lr"]) for group in self.optimizer.param_groups}
+
     def encode(self, pixels: Tensor, generators: Sequence[Generator]) -> Tensor:
-        """Latents (b, c, h, w) in float32 of pictures (b, 3, h, w) in uint8; each sample draws from its own "
-        "generator."""
+        """Latents (b, c, h, w) in float32 of pictures (b, 3, h, w) in uint8; each sample draws from its own
+        generator."""
         size = self.options.vae_batch_size
         with torch.no_grad():
             parts = [

@@ -6,7 +6,9 @@ import hashlib
 import logging
 import secrets
 import shlex
+import signal
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -61,7 +63,8 @@ def run_plan(recipe: Recipe, plan: Plan) -> None:
     with logged_to(folder.log):
         report = make_report(options, folder)
         try:
-            state = fit(build_run(recipe, options, plan, accelerator, folder, report))
+            with stopped_by_signals(folder):
+                state = fit(build_run(recipe, options, plan, accelerator, folder, report))
         except torch.OutOfMemoryError as failure:
             message = (
                 "out of memory: choose gradient_checkpointing, a smaller train_batch_size or resolution, mixed_precision, "
@@ -130,6 +133,28 @@ def logged_to(path: Path) -> Iterator[None]:
     finally:
         logging.getLogger().removeHandler(handler)
         handler.close()
+
+
+@contextmanager
+def stopped_by_signals(folder: RunFolder) -> Iterator[None]:
+    """Within it the first Ctrl-C or termination asks for a stop, so that the weights are written; a second one ends at once."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+
+    def ask(number: int, _frame: object) -> None:
+        logger.warning("stopping after this step; once more ends at once")
+        folder.request("stop")
+        signal.signal(number, before[number])
+
+    for number in before:
+        signal.signal(number, ask)
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 def make_report(options: TrainingOptions, folder: RunFolder) -> Report:
@@ -271,7 +296,11 @@ def resume(run: Run, trained: Trained, folder: Path) -> None:
     ]
     if changes:
         run.report.warning(f"resuming with changes, so the result differs from an unbroken run: {'; '.join(changes)}")
+    wanted = run.learning_rates_at_full()
     read_state(folder, trained)
+    if run.learning_rates_at_full() != wanted:
+        kept = ", ".join(f"{name} {rate:g}" for name, rate in run.learning_rates_at_full().items())
+        run.report.warning(f"the learning rates of the state are kept ({kept}), not those of the settings")
     run.step = run.first_step = position.step
     logger.info("resumed from %s after step %d", folder, run.step)
 

@@ -9,12 +9,15 @@ Random numbers need no state: every draw is a function of seed, step and process
 from __future__ import annotations
 
 import json
+import os
+import pickle
 import shutil
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
+from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 
 from sd_scripts.errors import UserError
@@ -24,6 +27,12 @@ if TYPE_CHECKING:
     from torch.optim import Optimizer
 
     from sd_scripts.training.ema import Ema
+
+
+DAMAGED = (
+    OSError, RuntimeError, ValueError, KeyError, TypeError, AttributeError, EOFError, pickle.UnpicklingError, SafetensorError,
+)  # fmt: skip
+"""What reading a file that is cut off, or that belongs to another optimizer, raises."""
 
 
 @dataclass(frozen=True)
@@ -50,16 +59,16 @@ class Trained:
 
 def write_state(folder: Path, position: Position, trained: Trained) -> None:
     """Write a state folder under a temporary name, then rename it; an older one of that name is replaced."""
-    temporary = folder.with_name(folder.name + ".tmp")
+    temporary = folder.with_name(f"{folder.name}.{os.getpid()}.tmp")
     shutil.rmtree(temporary, ignore_errors=True)
     try:
         temporary.mkdir(parents=True)
         _write_files(temporary, position, trained)
         shutil.rmtree(folder, ignore_errors=True)
         temporary.replace(folder)
-    except OSError as failure:
+    except (OSError, RuntimeError, SafetensorError) as failure:  # torch and safetensors have their own for a full disk
         shutil.rmtree(temporary, ignore_errors=True)
-        reason = failure.strerror or failure
+        reason = getattr(failure, "strerror", None) or str(failure).splitlines()[0]
         raise UserError(
             f"{folder}: the state cannot be written ({reason}); make room or choose another folder"
         ) from failure
@@ -93,13 +102,13 @@ def read_position(folder: Path) -> Position:
     try:
         content = json.loads((folder / "train_state.json").read_text(encoding="utf-8"))
         return Position(
-            step=content["current_step"],
-            epoch=content["current_epoch"],
-            seed=content["seed"],
-            batches_per_epoch=content["batches_per_epoch"],
-            accumulation=content["gradient_accumulation_steps"],
+            step=int(content["current_step"]),
+            epoch=int(content["current_epoch"]),
+            seed=int(content["seed"]),
+            batches_per_epoch=int(content["batches_per_epoch"]),
+            accumulation=int(content["gradient_accumulation_steps"]),
         )
-    except (OSError, json.JSONDecodeError, KeyError, TypeError) as failure:
+    except (OSError, ValueError, KeyError, TypeError) as failure:
         raise UserError(
             f"{folder}: not a training state that can be read ({failure}); name a folder that ends in -state"
         ) from failure
@@ -120,10 +129,12 @@ def read_state(folder: Path, trained: Trained) -> None:
             trained.scaler.load_state_dict(_load(folder / "scaler.pt"))
         if trained.ema is not None and (folder / "ema.bin").exists():
             trained.ema.load_state_dict(_load(folder / "ema.bin"))
+        elif trained.ema is not None:
+            trained.ema.restart()
     except UserError:
         raise
-    except (OSError, RuntimeError, ValueError, KeyError) as failure:
-        reason = str(failure).splitlines()[0]
+    except DAMAGED as failure:
+        reason = (str(failure) or type(failure).__name__).splitlines()[0]
         raise UserError(
             f"{folder}: the state does not fit this run ({reason}); resume with the settings it was made with"
         ) from failure
