@@ -182,6 +182,9 @@ def _look_at_prompts(
     except UserError as failure:
         return (), [error("sample_prompts", str(failure))]
     notes = [note("sample_prompts", text) for prompt in prompts for text in prompt.notes]
+    unused = sorted({name for prompt in prompts for name in prompt.extra})
+    if unused:
+        notes.append(note("sample_prompts", f"{', '.join(unused)}: without effect for this model", "remove the marks"))
     if not prompts:
         notes.append(warning("sample_prompts", "holds no prompts", "write one prompt a line"))
     return tuple(prompts), notes

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import difflib
 import json
+import math
 import re
 import sys
 from collections.abc import Callable, Iterator, Mapping
@@ -101,14 +102,16 @@ def parse_line(line: str, where: str = "prompt") -> dict[str, Any]:
 
 
 def _whole(text: str) -> int:
-    if not re.fullmatch(r"\d+", text):
-        raise ValueError("a whole number")
+    if not re.fullmatch(r"\d+", text) or int(text) >= 2**63:
+        raise ValueError("a whole number below 2^63")
     return int(text)
 
 
 def _number(text: str) -> float:
     if not re.fullmatch(r"[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?", text):
         raise ValueError("a number")
+    if not math.isfinite(float(text)):
+        raise ValueError("a number that is not infinite")
     return float(text)
 
 
