@@ -98,12 +98,16 @@ def make_accelerator(options: TrainingOptions) -> Accelerator:
     """Devices and precision, as `accelerate launch` and the options say."""
     AcceleratorState._reset_state()  # a run before this one in the same process may have had another precision
     try:
-        return Accelerator(mixed_precision=options.mixed_precision)
+        accelerator = Accelerator(mixed_precision=options.mixed_precision)
     except ValueError as failure:
         if "fp16" in str(failure) or "bf16" in str(failure):
             reason = "this device cannot compute in it; use bf16, or no on a CPU"
             raise ConfigError("mixed_precision", options.mixed_precision, reason) from failure
         raise
+    if options.full_fp16 and accelerator.scaler is not None:  # torch refuses to unscale fp16 gradients unless told so
+        unscale = accelerator.scaler._unscale_grads_
+        accelerator.scaler._unscale_grads_ = lambda *arguments: unscale(*arguments[:3], True)
+    return accelerator
 
 
 def open_run_folder(options: TrainingOptions, plan: Plan) -> RunFolder:
