@@ -16,16 +16,15 @@ from pathlib import Path
 from typing import Any
 
 from sd_scripts.errors import UserError
+from sd_scripts.options.output import Samples
+from sd_scripts.options.schema import specs
 
 if sys.version_info >= (3, 11):
     import tomllib
 else:
     import tomli as tomllib
 
-SAMPLERS = (
-    *("ddim", "pndm", "lms", "euler", "euler_a", "heun", "dpm_2", "dpm_2_a", "dpmsolver", "dpmsolver++", "dpmsingle"),
-    *("k_lms", "k_euler", "k_euler_a", "k_dpm_2", "k_dpm_2_a"),
-)
+SAMPLERS = specs(Samples)["sample_sampler"].choices
 SMALLEST_SIDE = 64
 MOST_STEPS = 1000
 _MARK = re.compile(r"\s--(?=[A-Za-z])")  # a mark follows a blank; "wind--swept" and " -- " are text

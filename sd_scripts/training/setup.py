@@ -256,7 +256,8 @@ def fill_cache(
         plan.data,
         encode,
         latent=architecture.latent,
-        fingerprint=weights_hash(architecture.vae),
+        # Only files outlive the run that made them and must tell which VAE that was; hashing it takes a moment.
+        fingerprint=weights_hash(architecture.vae) if options.cache_latents_to_disk else "",
         to_disk=options.cache_latents_to_disk,
         batch_size=options.vae_batch_size,
         rank=accelerator.process_index,
