@@ -132,7 +132,7 @@ def _look_at_model(recipe: Recipe, options: TrainingOptions) -> tuple[Checkpoint
     name = "pretrained_model_name_or_path"
     try:
         info = inspect(Path(options.pretrained_model_name_or_path))
-        require_architecture(info, recipe.architectures)
+        require_architecture(info, recipe.architectures, recipe.method)
         info.parameters()
     except UserError as failure:
         return None, [error(name, str(failure))]

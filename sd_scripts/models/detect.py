@@ -16,6 +16,7 @@ from sd_scripts.models.keymaps.core import Shape
 from sd_scripts.models.keymaps.sd import FOLDERS, ReadPlan, plan_folder, plan_single_file
 from sd_scripts.models.probes import LABELS, TRAINERS, identify
 from sd_scripts.models.targets import adapter_counts
+from sd_scripts.options.recipes import RECIPES
 
 MODEL_SUFFIXES = (".safetensors", ".ckpt", ".pt", ".pth", ".bin")
 
@@ -88,13 +89,13 @@ def inspect(path: Path) -> CheckpointInfo:
     )
 
 
-def require_architecture(info: CheckpointInfo, accepted: Sequence[str], method: str = "network") -> None:
+def require_architecture(info: CheckpointInfo, accepted: Sequence[str], method: str = "adapter") -> None:
     """Raise UserError unless a model is of an architecture that a trainer takes.
 
     Args:
         info: the model.
         accepted: architectures, such as ("sd1", "sd2").
-        method: "network" (LoRA) or another key of `probes.TRAINERS`: decides which script is recommended.
+        method: of the recipe, a key of `probes.TRAINERS`: decides which script is recommended.
     """
     if info.architecture in accepted:
         _require_text_to_image(info)
@@ -102,7 +103,8 @@ def require_architecture(info: CheckpointInfo, accepted: Sequence[str], method: 
     wanted = " or ".join(LABELS[name] for name in accepted)
     trainer = TRAINERS.get(method, {}).get(info.architecture)
     if trainer:
-        raise UserError(f"{info.path} is {info.label}, this trainer takes {wanted}: use {trainer}")
+        later = "" if Path(trainer).stem in RECIPES else ", which is not available yet"
+        raise UserError(f"{info.path} is {info.label}, this trainer takes {wanted}: use {trainer}{later}")
     if info.architecture == "lora":
         remedy = "give the base model it was made for; to go on training it, name it in network_weights"
         raise UserError(f"{info.path} is {info.label}, not a base model: {remedy}")
