@@ -28,7 +28,7 @@ class CheckpointInfo:
     Attributes:
         path: the file or folder.
         format: "safetensors", "ckpt" or "diffusers".
-        architecture: "sd1", "sd2", "sdxl", "sd3", "flux", "chroma", "lumina2", "anima", "hunyuan_image", "lora", "vae",
+        architecture: "sd1", "sd2", "sdxl", "sd3", "flux", "chroma", "lumina", "anima", "hunyuan_image", "lora", "vae",
             "text_encoder", "embedding", "controlnet" or "unknown".
         tensors: name to shape and format; names in a folder are `<subfolder>/<name>`.
         metadata: text pairs of a safetensors file.

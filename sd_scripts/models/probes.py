@@ -13,7 +13,7 @@ LABELS: Mapping[str, str] = {
     "sd3": "a Stable Diffusion 3 model",
     "flux": "a FLUX.1 model",
     "chroma": "a Chroma model",
-    "lumina2": "a Lumina Image 2 model",
+    "lumina": "a Lumina Image 2 model",
     "anima": "an Anima model",
     "hunyuan_image": "a HunyuanImage 2.1 model",
     "lora": "a LoRA file",
@@ -27,7 +27,7 @@ LABELS: Mapping[str, str] = {
 _ADAPTER_TRAINERS = {
     **{"sd1": "train_network.py", "sd2": "train_network.py", "sdxl": "sdxl_train_network.py"},
     **{"sd3": "sd3_train_network.py", "flux": "flux_train_network.py", "chroma": "flux_train_network.py"},
-    **{"lumina2": "lumina_train_network.py", "anima": "anima_train_network.py"},
+    **{"lumina": "lumina_train_network.py", "anima": "anima_train_network.py"},
     "hunyuan_image": "hunyuan_image_train_network.py",
 }
 TRAINERS: Mapping[str, Mapping[str, str]] = {"adapter": _ADAPTER_TRAINERS}  # by a recipe's method
@@ -41,7 +41,7 @@ _PROBES: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("chroma", ("distilled_guidance_layer.in_proj.weight", "double_blocks.0.img_attn.qkv.weight")),
     ("hunyuan_image", ("double_blocks.0.img_attn_qkv.weight",)),
     ("flux", ("double_blocks.0.img_attn.qkv.weight", "img_in.weight")),
-    ("lumina2", ("cap_embedder.0.weight", "t_embedder.mlp.0.weight")),
+    ("lumina", ("cap_embedder.0.weight", "t_embedder.mlp.0.weight")),
     ("anima", ("x_embedder.proj.1.weight", "blocks.0.adaln_modulation_self_attn.1.weight")),
     ("controlnet", ("input_hint_block.0.weight",)),
     ("controlnet", ("controlnet_cond_embedding.conv_in.weight",)),

@@ -74,3 +74,23 @@ class FullTraining(Options):
     learning_rate_te: float | None = option(
         None, ge=0, label="Text encoder rate", help="Learning rate of the text encoder; unset: the learning rate."
     )
+
+
+class TextualInversion(Options):
+    title: ClassVar[str] = "The new word"
+    order: ClassVar[int] = 40
+
+
+class ControlNet(Options):
+    title: ClassVar[str] = "ControlNet"
+    order: ClassVar[int] = 40
+
+
+class LLLite(Options):
+    title: ClassVar[str] = "ControlNet-LLLite"
+    order: ClassVar[int] = 40
+
+
+class Leco(Options):
+    title: ClassVar[str] = "Concept pairs"
+    order: ClassVar[int] = 20

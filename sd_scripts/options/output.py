@@ -114,3 +114,8 @@ class Metadata(Options):
     metadata_merged_from: str | None = option(None, level="expert", help="Models that the file was made from.")
     training_comment: str | None = option(None, level="expert", help="Free text stored in the file.")
     no_metadata: bool = option(False, level="expert", help="Store only what other programs need to use the file.")
+
+
+class Hub(Options):
+    title: ClassVar[str] = "Hugging Face hub"
+    order: ClassVar[int] = 155

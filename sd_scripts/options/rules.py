@@ -10,12 +10,13 @@ import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+from sd_scripts.options.memory import Precision
 from sd_scripts.options.methods import Network
+from sd_scripts.options.objective import Noise
 from sd_scripts.options.optimizer_names import check_optimizer
 from sd_scripts.options.problems import Problem, error, note, warning
 from sd_scripts.options.recipes import TrainingOptions
 from sd_scripts.options.scheduler_names import check_scheduler
-from sd_scripts.options.training import Noise, Precision
 
 Rule = Callable[[TrainingOptions], Iterator[Problem]]
 

@@ -11,16 +11,17 @@ function that only saves takes a `Saving`.
 from __future__ import annotations
 
 import shlex
-import types
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import Annotated, Any, ClassVar, Literal, Union, get_args, get_origin
+from types import UnionType
+from typing import Annotated, Any, ClassVar, Final, Literal, Union, get_args, get_origin
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 OptionLevel = Literal["essential", "common", "expert"]
 PathKind = Literal["file", "folder", "model", "output_folder"]
+SET: Final = object()  # in `only_with`: any value that is given and neither false nor 0
 
 
 def option(
@@ -33,6 +34,11 @@ def option(
     path: PathKind | None = None,
     suggestions: tuple[str, ...] = (),
     secret: bool = False,
+    only_for: tuple[str, ...] = (),
+    only_with: Mapping[str, Any] | None = None,
+    defaults: Mapping[str, Any] | None = None,
+    available: bool = True,
+    formerly: tuple[str, ...] = (),
     ge: float | None = None,
     gt: float | None = None,
     le: float | None = None,
@@ -49,14 +55,24 @@ def option(
         path: what the text names on disk, if it does.
         suggestions: values offered for a text that may also be something else.
         secret: never written to files or logs.
+        only_for: names or traits of the model families it acts for (`families.FAMILIES`); () is all of them.
+        only_with: what other options must be for it to act: a value, a tuple of values, or SET.
+        defaults: per model family, where the default is not the same for all.
+        available: False while the code that uses it is missing; setting it is refused then.
+        formerly: older names that mean the same.
     """
     extra = {
         "label": label,
         "level": level,
         "unit": unit,
         "path": path,
-        "suggestions": list(suggestions),
+        "suggestions": suggestions,
         "secret": secret,
+        "only_for": only_for,
+        "only_with": only_with or {},
+        "defaults": defaults or {},
+        "available": available,
+        "formerly": formerly,
     }
     return Field(default, description=help, json_schema_extra=extra, ge=ge, gt=gt, le=le, lt=lt)
 
@@ -64,7 +80,10 @@ def option(
 class Options(BaseModel):
     """A group of options. Immutable; unknown names are refused."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", validate_default=False, allow_inf_nan=False)
+    # Twenty trainers share these classes: each is compiled when it is first used, not when it is declared.
+    model_config = ConfigDict(
+        frozen=True, extra="forbid", validate_default=False, allow_inf_nan=False, defer_build=True
+    )
     title: ClassVar[str] = ""  # of the section; groups have one, recipes none
     order: ClassVar[int] = 0  # of the section on a page
 
@@ -127,10 +146,19 @@ class OptionSpec:
     maximum: float | None = None
     exclusive_minimum: float | None = None
     exclusive_maximum: float | None = None
+    only_for: tuple[str, ...] = ()
+    only_with: Mapping[str, Any] = field(default_factory=dict)
+    defaults: Mapping[str, Any] = field(default_factory=dict)
+    available: bool = True
+    formerly: tuple[str, ...] = ()
 
     @property
     def is_flag(self) -> bool:
         return self.type is bool
+
+    def default_for(self, architecture: str | None) -> Any:
+        """The default where the model is of this family; the general one when it is not known."""
+        return self.defaults.get(architecture, self.default)
 
 
 @lru_cache
@@ -156,6 +184,11 @@ def groups(model: type[Options]) -> tuple[type[Options], ...]:
     return tuple(sorted(found, key=lambda group: group.order))
 
 
+PASSED_ON = (
+    "suggestions", "unit", "path", "secret", "only_for", "only_with", "defaults", "available", "formerly",
+)  # fmt: skip
+
+
 def _spec(name: str, group: type[Options], model: type[Options]) -> OptionSpec:
     info = model.model_fields[name]
     extra = info.json_schema_extra or group.model_fields[name].json_schema_extra
@@ -168,10 +201,7 @@ def _spec(name: str, group: type[Options], model: type[Options]) -> OptionSpec:
         help=info.description or group.model_fields[name].description or "",
         label=extra["label"] or name.replace("_", " ").capitalize(),
         level=extra["level"],
-        suggestions=tuple(extra["suggestions"]),
-        unit=extra["unit"],
-        path=extra["path"],
-        secret=extra["secret"],
+        **{key: extra[key] for key in PASSED_ON},
         minimum=limits.get("ge"),
         maximum=limits.get("le"),
         exclusive_minimum=limits.get("gt"),
@@ -190,7 +220,7 @@ def _read_type(annotation: Any) -> dict[str, Any]:
 
     The limits of a number that may also be a word stand in its own annotation, as they do not concern the word.
     """
-    members = list(get_args(annotation)) if get_origin(annotation) in (Union, types.UnionType) else [annotation]
+    members = list(get_args(annotation)) if get_origin(annotation) in (Union, UnionType) else [annotation]
     shape: dict[str, Any] = {"nullable": type(None) in members}
     members = [m for m in members if m is not type(None)]
     if len(members) == 1 and get_origin(members[0]) is list:

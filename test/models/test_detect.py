@@ -40,7 +40,7 @@ def test_a_model_is_recognised_in_every_form(models, architecture, suffix):
     ("layout", "architecture"),
     [
         *[("sdxl", "sdxl"), ("sd3_medium", "sd3"), ("sd35_medium", "sd3"), ("sd35_large", "sd3")],
-        *[("flux_dev", "flux"), ("flux_schnell", "flux"), ("chroma", "chroma"), ("lumina2", "lumina2")],
+        *[("flux_dev", "flux"), ("flux_schnell", "flux"), ("chroma", "chroma"), ("lumina2", "lumina")],
         *[("anima", "anima"), ("hunyuan_image", "hunyuan_image")],
     ],
 )

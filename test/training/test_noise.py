@@ -3,7 +3,7 @@ import torch
 from torch.testing import assert_close
 
 from sd_scripts.models.noise_schedule import NoiseSchedule
-from sd_scripts.options.training import Noise
+from sd_scripts.options.objective import Noise
 from sd_scripts.training.noise import draw_noise, level_sizes, offset_noise, perturbed_noise, pyramid_noise
 
 

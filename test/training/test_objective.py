@@ -3,7 +3,7 @@ import torch
 from torch.testing import assert_close
 
 from sd_scripts.models.noise_schedule import NoiseSchedule
-from sd_scripts.options.training import Loss
+from sd_scripts.options.objective import Loss
 from sd_scripts.training import objective
 from sd_scripts.training.loss_average import LossAverage
 
