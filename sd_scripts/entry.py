@@ -7,11 +7,12 @@ import logging
 import os
 import sys
 from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import Path
 
 from sd_scripts.errors import UserError
 from sd_scripts.options.cli import Invocation, parse
-from sd_scripts.options.problems import CheckFailed
+from sd_scripts.options.problems import CheckFailed, Problem, as_problem
 from sd_scripts.options.recipes import RECIPES, Recipe, TrainingOptions
 from sd_scripts.plan import Plan, make_plan
 from sd_scripts.plan_text import plan_lines
@@ -28,18 +29,24 @@ def main(script: str, arguments: Sequence[str] | None = None) -> int:
     """
     _speak_utf8()
     recipe = RECIPES[script]
+    arguments = sys.argv[1:] if arguments is None else arguments
     try:
-        invocation = parse(recipe, sys.argv[1:] if arguments is None else arguments)
-        return _check(recipe, invocation) if invocation.only_check else train(recipe, invocation.options)
+        invocation = parse(recipe, arguments)
+        if invocation.only_check:
+            return _check(recipe, invocation)
+        return train(recipe, invocation.options, invocation.problems)
     except UserError as failure:
-        return _fail(failure)
+        return say_failure(failure, as_json="--json" in arguments)
     except KeyboardInterrupt:
         print("interrupted", file=sys.stderr)
         return 130
 
 
-def train(recipe: Recipe, options: TrainingOptions) -> int:
+def train(recipe: Recipe, options: TrainingOptions, known_problems: Sequence[Problem] = ()) -> int:
     """Plan and train with these options; what a script or a notebook calls.
+
+    Args:
+        known_problems: warnings about how the options were given, to be shown with the plan's.
 
     Raises:
         UserError: anything a user can mend. The run folder, when one is given, then says that the run failed and why.
@@ -48,7 +55,7 @@ def train(recipe: Recipe, options: TrainingOptions) -> int:
     logging.getLogger("sd_scripts").setLevel(options.console_log_level if is_first else "ERROR")
     logging.basicConfig(format="%(asctime)s %(levelname)s %(message)s", datefmt="%H:%M:%S", stream=sys.stderr)
     try:
-        plan = make_plan(recipe, options, world_size=int(os.environ.get("WORLD_SIZE", "1")))
+        plan = make_plan(recipe, options, int(os.environ.get("WORLD_SIZE", "1")), known_problems)
         if is_first:
             for line in plan_lines(plan):
                 print(line, file=sys.stderr, flush=True)
@@ -65,7 +72,7 @@ def train(recipe: Recipe, options: TrainingOptions) -> int:
 
 
 def _check(recipe: Recipe, invocation: Invocation) -> int:
-    plan = make_plan(recipe, invocation.options)
+    plan = make_plan(recipe, invocation.options, known_problems=invocation.problems)
     if invocation.as_json:
         print(json.dumps(plan.summary(), ensure_ascii=False, indent=1))
     else:
@@ -74,8 +81,12 @@ def _check(recipe: Recipe, invocation: Invocation) -> int:
     return 1 if plan.errors else 0
 
 
-def _fail(failure: UserError) -> int:
-    """All problems, the first one last: it is what a reader of a log's end should mend first."""
+def say_failure(failure: UserError, as_json: bool = False) -> int:
+    """All problems, the first one last: it is what a reader of a log's end should mend first. Returns the exit code."""
+    if as_json:
+        problems = failure.problems if isinstance(failure, CheckFailed) else [as_problem(failure)]
+        print(json.dumps({"problems": [asdict(problem) for problem in problems]}, ensure_ascii=False, indent=1))
+        return 1
     if isinstance(failure, CheckFailed):
         for problem in reversed(failure.problems[1:]):
             print(f"error: {problem}", file=sys.stderr)

@@ -3,13 +3,15 @@ torch."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sd_scripts.errors import UserError
+from sd_scripts.options.effect import check_effect
 from sd_scripts.options.methods import Network
-from sd_scripts.options.problems import CheckFailed, Problem, error, note, warning
+from sd_scripts.options.problems import CheckFailed, Problem, as_problem, error, note, warning
 from sd_scripts.options.recipes import FullModelTraining, Recipe, TrainingOptions
 from sd_scripts.options.rules import check_options
 from sd_scripts.training.steps import Steps, count_steps
@@ -93,11 +95,21 @@ class Plan:
         }
 
 
-def make_plan(recipe: Recipe, options: TrainingOptions, world_size: int = 1) -> Plan:
-    """Look at the options, the model's header, the pictures and the prompts. Never raises for what a user can mend."""
-    problems = check_options(options)
+def make_plan(
+    recipe: Recipe, options: TrainingOptions, world_size: int = 1, known_problems: Sequence[Problem] = ()
+) -> Plan:
+    """Look at the options, the model's header, the pictures and the prompts. Never raises for what a user can mend.
+
+    Args:
+        known_problems: warnings about how the options were given; they become part of the plan's.
+    """
     model, found = _look_at_model(recipe, options)
-    problems += found
+    families = (model.architecture,) if model else recipe.architectures
+    problems = [*known_problems, *check_options(options, families), *found]
+    if recipe.available:
+        problems += check_effect(options, families)
+    else:
+        problems.append(error(None, f"{recipe.script}.py is not yet available", "choose another trainer or model"))
     data, found = _look_at_data(options, model)
     problems += found
     prompts, found = _look_at_prompts(options, model)
@@ -105,7 +117,7 @@ def make_plan(recipe: Recipe, options: TrainingOptions, world_size: int = 1) -> 
     steps = None
     if data is not None and (batches := data.batches_per_epoch(world_size)) > 0:
         steps = count_steps(options, batches)
-    trained, found = _look_at_trained(options, model)
+    trained, found = _look_at_trained(options, model if recipe.available else None)
     problems += found
     return Plan(
         options=options,
@@ -114,7 +126,7 @@ def make_plan(recipe: Recipe, options: TrainingOptions, world_size: int = 1) -> 
         steps=steps,
         trained=trained,
         prompts=prompts,
-        memory_bytes=_memory(options, model, trained),
+        memory_bytes=_memory(options, model, trained) if recipe.available else None,
         problems=tuple(_sorted(problems)),
     )
 
@@ -199,7 +211,7 @@ def _look_at_trained(
         if isinstance(options, FullModelTraining):
             return _trained_in_full(options, model), []
     except UserError as failure:
-        return (), [error(getattr(failure, "option", None), getattr(failure, "reason", str(failure)))]
+        return (), [as_problem(failure)]
     return (), []
 
 

@@ -55,7 +55,7 @@ class AdapterMethod(Method):
         return self.network.parts_without_gradient()
 
     def after_step(self) -> dict[str, torch.Tensor]:
-        if self._options.scale_weight_norms is None:
+        if not self._options.scale_weight_norms:
             return {}
         report = self.network.apply_max_norm(self._options.scale_weight_norms)
         return {

@@ -14,9 +14,9 @@ from sd_scripts.models.configs import SD_LATENT_CHANNELS
 from sd_scripts.models.headers import Header, TensorInfo, read_header
 from sd_scripts.models.keymaps.core import Shape
 from sd_scripts.models.keymaps.sd import FOLDERS, ReadPlan, plan_folder, plan_single_file
-from sd_scripts.models.probes import LABELS, TRAINERS, identify
+from sd_scripts.models.probes import LABELS, identify
 from sd_scripts.models.targets import adapter_counts
-from sd_scripts.options.recipes import RECIPES
+from sd_scripts.options.recipes import recipe_for
 
 MODEL_SUFFIXES = (".safetensors", ".ckpt", ".pt", ".pth", ".bin")
 
@@ -63,7 +63,9 @@ class CheckpointInfo:
         }
 
     def parameters(self) -> dict[str, int]:
-        """Numbers in each part, as trained and kept in memory. Only for SD 1.x and 2.x."""
+        """Numbers in each part, as trained and kept in memory; of other families than SD 1.x and 2.x those in the file."""
+        if self.architecture not in ("sd1", "sd2"):
+            return {"file": sum(info.numbers for info in self.tensors.values())}
         return {
             part: sum(TensorInfo(s, "F32").numbers for s in shapes.values()) for part, shapes in self.shapes.items()
         }
@@ -95,16 +97,15 @@ def require_architecture(info: CheckpointInfo, accepted: Sequence[str], method: 
     Args:
         info: the model.
         accepted: architectures, such as ("sd1", "sd2").
-        method: of the recipe, a key of `probes.TRAINERS`: decides which script is recommended.
+        method: of the recipe: decides which script is recommended.
     """
     if info.architecture in accepted:
         _require_text_to_image(info)
         return
     wanted = " or ".join(LABELS[name] for name in accepted)
-    trainer = TRAINERS.get(method, {}).get(info.architecture)
-    if trainer:
-        later = "" if Path(trainer).stem in RECIPES else ", which is not available yet"
-        raise UserError(f"{info.path} is {info.label}, this trainer takes {wanted}: use {trainer}{later}")
+    if recipe := recipe_for(method, info.architecture):
+        later = "" if recipe.available else ", which is not yet available"
+        raise UserError(f"{info.path} is {info.label}, this trainer takes {wanted}: use {recipe.script}.py{later}")
     if info.architecture == "lora":
         remedy = "give the base model it was made for; to go on training it, name it in network_weights"
         raise UserError(f"{info.path} is {info.label}, not a base model: {remedy}")
@@ -114,6 +115,8 @@ def require_architecture(info: CheckpointInfo, accepted: Sequence[str], method: 
 
 
 def _require_text_to_image(info: CheckpointInfo) -> None:
+    if info.architecture not in ("sd1", "sd2"):
+        return
     conv_in = info.shapes["unet"].get("conv_in.weight")
     if conv_in is not None and conv_in[1] != SD_LATENT_CHANNELS:
         kind = "an inpainting or other special model"

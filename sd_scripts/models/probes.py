@@ -24,14 +24,6 @@ LABELS: Mapping[str, str] = {
     "unknown": "a file of unknown kind",
 }
 
-_ADAPTER_TRAINERS = {
-    **{"sd1": "train_network.py", "sd2": "train_network.py", "sdxl": "sdxl_train_network.py"},
-    **{"sd3": "sd3_train_network.py", "flux": "flux_train_network.py", "chroma": "flux_train_network.py"},
-    **{"lumina": "lumina_train_network.py", "anima": "anima_train_network.py"},
-    "hunyuan_image": "hunyuan_image_train_network.py",
-}
-TRAINERS: Mapping[str, Mapping[str, str]] = {"adapter": _ADAPTER_TRAINERS}  # by a recipe's method
-
 # In this order; the first whose every name is there (after an optional prefix) wins.
 _PROBES: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("sdxl", (sd.UNET + "label_emb.0.0.weight",)),

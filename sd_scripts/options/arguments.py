@@ -10,7 +10,6 @@ from typing import Any
 
 from sd_scripts.errors import ConfigError
 from sd_scripts.options.class_files import Signature
-from sd_scripts.options.problems import Problem, error
 
 
 def parse_arguments(option: str, items: Sequence[str] | None) -> dict[str, Any]:
@@ -64,8 +63,3 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
     by_folded = {k.casefold(): k for k in known}
     nearest = difflib.get_close_matches(name.casefold(), by_folded, n=1, cutoff=0.6)
     return f', did you mean "{by_folded[nearest[0]]}"?' if nearest else ""
-
-
-def as_problem(failure: ConfigError) -> Problem:
-    """The same finding for a list of problems."""
-    return error(failure.option, f"{failure.value!r}: {failure.reason}")

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any, TypeVar
 
 from pydantic import ValidationError
 
-from sd_scripts.options.problems import CheckFailed, Problem, error
+from sd_scripts.options.problems import CheckFailed, Problem, error, note, warning
+from sd_scripts.options.recipes import is_launch, trainers_of
 from sd_scripts.options.schema import Options, OptionSpec, specs
 
 O = TypeVar("O", bound=Options)  # noqa: E741 - the options class that goes in comes out
@@ -30,16 +31,42 @@ def build(model: type[O], values: Mapping[str, Any], origin: str = "") -> O:
 
 
 def try_build(model: type[O], values: Mapping[str, Any], origin: str = "") -> tuple[O | None, list[Problem]]:
-    """As `build`, with the problems returned."""
+    """As `build`, with the problems returned: warnings and notes beside the object, or None with the errors."""
     known = specs(model)
     where = f" {origin}" if origin else ""
-    problems = [unknown_name(name, known, where) for name in values if name not in known]
+    values, problems = under_current_names(known, values)
+    problems += [stranger(name, known, where) for name in values if name not in known]
     try:
         options = model(**{name: value for name, value in values.items() if name in known})
     except ValidationError as failure:
         problems += _readable(failure, known, where)
         options = None
-    return (None, problems) if problems else (options, [])
+    has_errors = any(problem.level == "error" for problem in problems)
+    return (None if has_errors else options), problems
+
+
+def under_current_names(
+    known: Mapping[str, OptionSpec], values: Mapping[str, Any]
+) -> tuple[dict[str, Any], list[Problem]]:
+    """The values with former names of options replaced; the current name wins where both are given."""
+    current = {old: spec.name for spec in known.values() for old in spec.formerly}
+    renamed = {name: value for name, value in values.items() if name not in current}
+    problems = []
+    for old, value in values.items():
+        if old in current:
+            renamed.setdefault(current[old], value)
+            problems.append(note(old, f"is called {current[old]} now", "use that name"))
+    return renamed, problems
+
+
+def stranger(name: str, known: Collection[str], where: str = "") -> Problem:
+    """What to say of a name that is no option here: another trainer's, the launch's, or nobody's."""
+    if trainers := trainers_of(name):
+        scripts = f"{', '.join(f'{script}.py' for script in trainers[:3])}{' …' if len(trainers) > 3 else ''}"
+        return warning(name, f"has no effect{where}: this trainer has no such option, {scripts} has", "remove it")
+    if is_launch(name):
+        return warning(name, f"has no effect{where}: it concerns the launch, not the trainer", "remove it")
+    return unknown_name(name, known, where)
 
 
 def unknown_name(name: str, known: Iterable[str], where: str = "") -> Problem:

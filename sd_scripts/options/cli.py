@@ -11,8 +11,8 @@ from typing import Any, NoReturn
 from sd_scripts.errors import UserError
 from sd_scripts.options.build import build, try_build, unknown_name
 from sd_scripts.options.problems import CheckFailed, Problem
-from sd_scripts.options.recipes import Recipe
-from sd_scripts.options.schema import Options, OptionSpec, groups, specs
+from sd_scripts.options.recipes import CommonOptions, Recipe, all_models
+from sd_scripts.options.schema import OptionSpec, groups, specs
 from sd_scripts.options.toml_files import read_settings, write_settings
 
 
@@ -20,10 +20,10 @@ from sd_scripts.options.toml_files import read_settings, write_settings
 class Invocation:
     """What a trainer was asked to do."""
 
-    options: Options
+    options: CommonOptions
+    problems: tuple[Problem, ...]  # warnings and notes about what was given
     only_check: bool
     as_json: bool
-    config_file: Path | None
 
 
 def parse(recipe: Recipe, arguments: Sequence[str]) -> Invocation:
@@ -48,13 +48,13 @@ def parse(recipe: Recipe, arguments: Sequence[str]) -> Invocation:
     problems = [p for p in problems if p.option not in given_values or p.option not in known]
     options, more = try_build(
         recipe.options,
-        {k: v for k, v in from_file.items() if k in known} | given_values,
+        {name: value for name, value in from_file.items() if name in known} | given_values,
         "on the command line" if given_values else "",
     )
     problems += [p for p in more if p.option in given_values]
-    if problems or options is None:
-        raise CheckFailed(problems or more)
-    return Invocation(options, own["check"], own["json"], config_file)
+    if options is None or any(p.level == "error" for p in problems):
+        raise CheckFailed([p for p in (*problems, *more) if p.level == "error"])
+    return Invocation(options, tuple(problems), own["check"] or own["json"], own["json"])
 
 
 def make_parser(recipe: Recipe) -> argparse.ArgumentParser:
@@ -71,7 +71,7 @@ def make_parser(recipe: Recipe) -> argparse.ArgumentParser:
     settings = parser.add_argument_group("Settings file and check")
     settings.add_argument("--config_file", default=None, metavar="FILE", help="TOML file with options.")
     settings.add_argument("--check", action="store_true", default=False, help="Print the plan of the run and stop.")
-    settings.add_argument("--json", action="store_true", default=False, help="Print the plan as JSON.")
+    settings.add_argument("--json", action="store_true", default=False, help="Print the plan as JSON and stop.")
     settings.add_argument(
         "--output_config",
         action="store_true",
@@ -82,23 +82,40 @@ def make_parser(recipe: Recipe) -> argparse.ArgumentParser:
     for group in groups(recipe.options):
         section = parser.add_argument_group(group.title)
         for name in group.model_fields:
-            if known[name].group == group.title:
+            if known[name].group == group.title and recipe.takes(known[name]):
                 _add(section, known[name])
+    _add_quietly(parser, recipe)
     return parser
+
+
+def _add_quietly(parser: argparse.ArgumentParser, recipe: Recipe) -> None:
+    """Options without an effect here and former names: taken, so that it can be said what they are, but not shown."""
+    own = specs(recipe.options)
+    others = {name: spec for model in all_models() for name, spec in specs(model).items() if name not in own}
+    hidden = [spec for spec in own.values() if not recipe.takes(spec)] + list(others.values())
+    names = {spec.name: spec for spec in hidden} | {old: spec for spec in own.values() for old in spec.formerly}
+    for name, spec in names.items():
+        shape = _shape(spec)
+        shape.pop("metavar", None)
+        parser.add_argument(f"--{name}", help=argparse.SUPPRESS, **shape)
 
 
 def _add(section: argparse._ArgumentGroup, spec: OptionSpec) -> None:
     default = "" if spec.default is None else f" (default: {_shown(spec.default)})"
-    arguments: dict[str, Any] = {"help": f"{spec.help}{default}".replace("%", "%%")}
+    later = "" if spec.available else " Not yet available."
+    text = f"{spec.help}{later}{default}".replace("%", "%%")
+    section.add_argument(f"--{spec.name}", help=text, **_shape(spec))
+
+
+def _shape(spec: OptionSpec) -> dict[str, Any]:
+    """How argparse takes an option; every value stays text."""
     if spec.is_flag:
-        arguments |= {"nargs": "?", "const": "true", "metavar": "true|false"}
-    elif spec.is_list:
-        arguments |= {"nargs": "*", "action": "extend", "metavar": "VALUE"}
-    elif spec.choices:
-        arguments |= {"metavar": "|".join(str(choice) for choice in spec.choices)}
-    else:
-        arguments |= {"metavar": {int: "N", float: "X", str: "TEXT"}[spec.type]}
-    section.add_argument(f"--{spec.name}", **arguments)
+        return {"nargs": "?", "const": "true", "metavar": "true|false"}
+    if spec.is_list:
+        return {"nargs": "*", "action": "extend", "metavar": "VALUE"}
+    if spec.choices:
+        return {"metavar": "|".join(str(choice) for choice in spec.choices)}
+    return {"metavar": {int: "N", float: "X", str: "TEXT"}[spec.type]}
 
 
 def _shown(value: object) -> str:

@@ -10,9 +10,9 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from sd_scripts.errors import ConfigError
-from sd_scripts.options.arguments import as_problem, check_arguments, did_you_mean, parse_arguments
+from sd_scripts.options.arguments import check_arguments, did_you_mean, parse_arguments
 from sd_scripts.options.class_files import class_names, is_certainly_missing, is_installed, signature
-from sd_scripts.options.problems import Problem, error, note, warning
+from sd_scripts.options.problems import Problem, as_problem, error, note, warning
 
 
 class OptimizerOptions(Protocol):

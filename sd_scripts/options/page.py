@@ -11,7 +11,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from sd_scripts.options.build import expected
-from sd_scripts.options.recipes import RECIPES, TrainingOptions
+from sd_scripts.options.families import FAMILIES, labels
+from sd_scripts.options.launch import Launch
+from sd_scripts.options.recipes import RECIPES, CommonOptions, TrainingOptions
 from sd_scripts.options.schema import Options, OptionSpec, groups, specs
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "options.md"
@@ -30,24 +32,42 @@ def _lines() -> Iterator[str]:
     yield "Every option has the same name on the command line (`--name value`), in a TOML file (`name = value`) and in the"
     yield "GUI. A value on the command line beats the file. An empty value is unset; zero is a value."
     yield ""
+    yield "Options that act only for some model families say so; for others they are left aside with a warning. Those marked"
+    yield "*not yet available* are known and checked, but refused when they are used."
+    yield ""
     yield "| trainer | what it does |"
     yield "| --- | --- |"
     for recipe in RECIPES.values():
-        yield f"| `{recipe.script}.py` | {recipe.summary} |"
-    common = specs(TrainingOptions)
-    yield from _sections(TrainingOptions, common)
-    for recipe in RECIPES.values():
-        own = {name: spec for name, spec in specs(recipe.options).items() if common.get(name) != spec}
-        yield ""
-        yield f"## Only `{recipe.script}.py`"
-        yield from _table(list(own.values()))
+        later = "" if recipe.available else " *Not yet available.*"
+        yield f"| `{recipe.script}.py` | {recipe.summary}{later} |"
+    common = specs(CommonOptions)
+    pictures = specs(TrainingOptions)
+    yield from _sections(CommonOptions, common)
+    yield from _sections(TrainingOptions, {name: spec for name, spec in pictures.items() if name not in common})
+    for method, model in {recipe.method: recipe.options for recipe in RECIPES.values()}.items():
+        own = [spec for name, spec in specs(model).items() if pictures.get(name) != spec]
+        if own:
+            yield ""
+            yield f"## Only {_scripts(method)}"
+            yield from _table(own)
+    yield ""
+    yield "## Launch"
+    yield ""
+    yield "How the GUI starts a trainer with `accelerate launch`; forms and presets hold these options, trainers do not."
+    yield from _table(list(specs(Launch).values()))
 
 
-def _sections(model: type[Options], known: dict[str, OptionSpec]) -> Iterator[str]:
+def _scripts(method: str) -> str:
+    return ", ".join(f"`{recipe.script}.py`" for recipe in RECIPES.values() if recipe.method == method)
+
+
+def _sections(model: type[Options], chosen: dict[str, OptionSpec]) -> Iterator[str]:
     for group in groups(model):
-        yield ""
-        yield f"## {group.title}"
-        yield from _table([spec for spec in known.values() if spec.group == group.title])
+        rows = [spec for spec in chosen.values() if spec.group == group.title]
+        if rows:
+            yield ""
+            yield f"## {group.title}"
+            yield from _table(rows)
 
 
 def _table(rows: list[OptionSpec]) -> Iterator[str]:
@@ -55,12 +75,23 @@ def _table(rows: list[OptionSpec]) -> Iterator[str]:
     yield "| option | takes | default | level | what it does |"
     yield "| --- | --- | --- | --- | --- |"
     for spec in rows:
-        default = (
-            "unset" if spec.default is None else f"`{str(spec.default).lower() if spec.is_flag else spec.default}`"
-        )
         unit = f" ({spec.unit})" if spec.unit else ""
         takes = _cell(expected(spec).replace("one of ", "") + unit)
-        yield f"| `{spec.name}` | {takes} | {default} | {spec.level} | {_cell(spec.help)} |"
+        yield f"| `{spec.name}` | {takes} | {_defaults(spec)} | {spec.level} | {_cell(_about(spec))} |"
+
+
+def _defaults(spec: OptionSpec) -> str:
+    own = "".join(f", {FAMILIES[name].label} `{value}`" for name, value in spec.defaults.items())
+    if spec.default is None:
+        return own.removeprefix(", ") or "unset"
+    return f"`{str(spec.default).lower() if spec.is_flag else spec.default}`{own}"
+
+
+def _about(spec: OptionSpec) -> str:
+    families = f" For {labels(spec.only_for)}." if spec.only_for else ""
+    later = " *Not yet available.*" if not spec.available else ""
+    former = f" Once called {', '.join(spec.formerly)}." if spec.formerly else ""
+    return f"{spec.help}{families}{former}{later}"
 
 
 def _cell(text: str) -> str:

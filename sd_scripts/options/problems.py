@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from sd_scripts.errors import UserError
+from sd_scripts.errors import ConfigError, UserError
 
 Level = Literal["error", "warning", "note"]
 
@@ -35,6 +35,13 @@ def warning(option: str | None, message: str, remedy: str = "") -> Problem:
 
 def note(option: str | None, message: str, remedy: str = "") -> Problem:
     return Problem("note", option, message, remedy)
+
+
+def as_problem(failure: UserError) -> Problem:
+    """A failure as an error in a list of problems, with its option where it names one."""
+    if isinstance(failure, ConfigError):
+        return error(failure.option, f"{failure.value!r}: {failure.reason}")
+    return error(None, str(failure))
 
 
 class CheckFailed(UserError):

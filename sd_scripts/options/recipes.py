@@ -20,7 +20,7 @@ from sd_scripts.options.methods import ControlNet, FullTraining, Leco, LLLite, N
 from sd_scripts.options.model_files import ModelFiles
 from sd_scripts.options.objective import Flow, Loss, Noise
 from sd_scripts.options.output import Hub, Logging, Metadata, Samples, Saving
-from sd_scripts.options.schema import OptionSpec, option, specs
+from sd_scripts.options.schema import Options, OptionSpec, option, specs
 from sd_scripts.options.text_encoders import TextEncoders
 from sd_scripts.options.training import Length, Optimizer, Scheduler
 from sd_scripts.options.validation import Validation
@@ -108,8 +108,6 @@ RECIPES: Mapping[str, Recipe] = MappingProxyType(
                    "Train a LoRA for Anima.", available=False),
             Recipe("hunyuan_image_train_network", "adapter", ("hunyuan_image",), NetworkTraining,
                    "Train a LoRA for HunyuanImage-2.1.", available=False),
-            Recipe("train_db", "dreambooth", ("sd1", "sd2"), DreamBoothTraining,
-                   "DreamBooth for SD 1.x or 2.x.", available=False),
             Recipe("fine_tune", "full", ("sd1", "sd2"), FullModelTraining,
                    "Train all weights of an SD 1.x or 2.x model."),
             Recipe("sdxl_train", "full", ("sdxl",), FullModelTraining,
@@ -124,6 +122,8 @@ RECIPES: Mapping[str, Recipe] = MappingProxyType(
                    "Train all weights of an Anima model.", available=False),
             Recipe("hunyuan_image_train", "full", ("hunyuan_image",), FullModelTraining,
                    "Train all weights of a HunyuanImage-2.1 model.", available=False),
+            Recipe("train_db", "dreambooth", ("sd1", "sd2"), DreamBoothTraining,
+                   "Train all weights of an SD 1.x or 2.x model on a subject (DreamBooth)."),
             Recipe("train_textual_inversion", "textual_inversion", ("sd1", "sd2"), TextualInversionTraining,
                    "Teach an SD 1.x or 2.x model a new word.", available=False),
             Recipe("sdxl_train_textual_inversion", "textual_inversion", ("sdxl",), TextualInversionTraining,
@@ -157,9 +157,14 @@ def recipe_for(method: str, architecture: str) -> Recipe | None:
     return None
 
 
+def all_models() -> tuple[type[Options], ...]:
+    """Every options class there is: one a method, and the launch's."""
+    return (*dict.fromkeys(recipe.options for recipe in RECIPES.values()), Launch)
+
+
 @lru_cache
 def trainers_of(name: str) -> tuple[str, ...]:
-    """The scripts for which an option has an effect; empty for an unknown name."""
+    """The scripts of the trainers for which an option has an effect; empty for an unknown name."""
     return tuple(
         recipe.script
         for recipe in RECIPES.values()
@@ -167,6 +172,6 @@ def trainers_of(name: str) -> tuple[str, ...]:
     )
 
 
-def is_known(name: str) -> bool:
-    """Whether some trainer, or the launch, has an option of this name."""
-    return name in specs(Launch) or any(name in specs(recipe.options) for recipe in RECIPES.values())
+def is_launch(name: str) -> bool:
+    """Whether the launch has an option of this name."""
+    return name in specs(Launch)

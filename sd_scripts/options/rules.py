@@ -15,14 +15,18 @@ from sd_scripts.options.methods import Network
 from sd_scripts.options.objective import Noise
 from sd_scripts.options.optimizer_names import check_optimizer
 from sd_scripts.options.problems import Problem, error, note, warning
-from sd_scripts.options.recipes import TrainingOptions
+from sd_scripts.options.recipes import CommonOptions, TrainingOptions
 from sd_scripts.options.scheduler_names import check_scheduler
 
 Rule = Callable[[TrainingOptions], Iterator[Problem]]
 
 
-def check_options(options: TrainingOptions) -> list[Problem]:
-    """All problems that the options have between themselves, in the order of the rules."""
+def check_options(options: CommonOptions, architectures: tuple[str, ...]) -> list[Problem]:
+    """All problems that the options have between themselves, in the order of the rules.
+
+    Args:
+        architectures: the families that the model may be of: one once it is known.
+    """
     return [problem for rule in RULES for problem in rule(options)]
 
 

@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from sd_scripts.errors import ConfigError
-from sd_scripts.options.arguments import as_problem, check_arguments, did_you_mean, parse_arguments
+from sd_scripts.options.arguments import check_arguments, did_you_mean, parse_arguments
 from sd_scripts.options.class_files import Signature, class_names, is_installed, signature
 from sd_scripts.options.optimizer_names import choose_optimizer
-from sd_scripts.options.problems import Problem, note, warning
+from sd_scripts.options.problems import Problem, as_problem, note, warning
 
 Steps = int | float | str
 

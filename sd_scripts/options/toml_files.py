@@ -31,8 +31,10 @@ def load_toml(path: Path) -> dict[str, Any]:
         raise UserError(f"{path}: cannot be read: {failure.strerror or failure}") from None
     try:
         return tomllib.loads(text)
-    except tomllib.TOMLDecodeError as failure:
+    except ValueError as failure:  # TOMLDecodeError, or a number of thousands of digits
         raise UserError(f"{path}: not valid TOML: {failure}") from None
+    except RecursionError:
+        raise UserError(f"{path}: not valid settings: tables or lists are nested too deeply") from None
 
 
 def read_settings(path: Path) -> dict[str, Any]:

@@ -20,11 +20,11 @@ def sound(tmp_path):
 
 
 def test_sound_options_have_no_problems(sound):
-    assert check_options(build(NetworkTraining, sound)) == []
+    assert check_options(build(NetworkTraining, sound), ("sd1", "sd2")) == []
 
 
 def test_nothing_given_names_all_essentials():
-    found = {problem.option for problem in check_options(NetworkTraining())}
+    found = {problem.option for problem in check_options(NetworkTraining(), ("sd1", "sd2"))}
     assert found == {"pretrained_model_name_or_path", "train_data_dir", "output_dir"}
 
 
@@ -62,13 +62,18 @@ def test_nothing_given_names_all_essentials():
     ],
 )
 def test_rule(sound, changes, option, level, word):
-    found = [p for p in check_options(build(NetworkTraining, sound | changes)) if p.option == option]
+    found = [p for p in check_options(build(NetworkTraining, sound | changes), ("sd1", "sd2")) if p.option == option]
     assert [problem.level for problem in found] == [level]
     assert word in str(found[0])
 
 
 def test_samples_at_interval_zero_are_off(sound):
-    assert check_options(build(NetworkTraining, sound | {"sample_every_n_steps": 0, "sample_every_n_epochs": 0})) == []
+    assert (
+        check_options(
+            build(NetworkTraining, sound | {"sample_every_n_steps": 0, "sample_every_n_epochs": 0}), ("sd1", "sd2")
+        )
+        == []
+    )
 
 
 def test_folder_with_a_file_in_its_way_cannot_be_written(tmp_path):

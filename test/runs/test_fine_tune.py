@@ -35,9 +35,9 @@ def settings(tmp_path, tiny_sd1, pictures) -> dict:
     }
 
 
-def run(settings: dict, **changes) -> Path:
-    options = build(RECIPE.options, settings | changes)
-    assert train(RECIPE, options) == 0
+def run(settings: dict, recipe=RECIPE, **changes) -> Path:
+    options = build(recipe.options, settings | changes)
+    assert train(recipe, options) == 0
     return Path(options.output_dir) / "whole.safetensors"
 
 
@@ -82,3 +82,9 @@ def test_resumed_equals_unbroken(settings, tmp_path):
     state = tmp_path / "first" / "whole-step00000002-state"
     again = load_file(run(settings, output_dir=str(tmp_path / "second"), resume=str(state)))
     assert all(torch.equal(whole[key], again[key]) for key in whole)
+
+
+def test_dreambooth_trains_the_text_encoder_along(settings, tiny_sd1):
+    recipe = RECIPES["train_db"]
+    assert changed_parts(tiny_sd1, run(settings, recipe)) == {UNET, TEXT}
+    assert changed_parts(tiny_sd1, run(settings, recipe, train_text_encoder=False)) == {UNET}
