@@ -41,6 +41,9 @@ NOT_KEYS = frozenset({
     "max_data_loader_n_workers", "persistent_data_loader_workers",
     "cache_latents", "cache_latents_to_disk", "vae_batch_size", "skip_cache_check",
     "train_batch_size", "dataset_repeats",
+    "in_json", "conditioning_data_dir", "dataset_class", "train_inpainting", "debug_dataset", "masked_loss", "cache_info",
+    "face_crop_aug_range", "skip_image_resolution",
+    "cache_text_encoder_outputs", "cache_text_encoder_outputs_to_disk", "text_encoder_batch_size",
 })  # fmt: skip
 # Keys that all subsets of a dataset share.
 DATASET_ONLY = frozenset({

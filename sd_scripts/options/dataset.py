@@ -4,7 +4,8 @@ from typing import Annotated, ClassVar, Literal
 
 from annotated_types import Ge
 
-from sd_scripts.options.schema import Options, option
+from sd_scripts.options.schema import SET, Options, option
+from sd_scripts.options.values import Interval
 
 
 class DatasetSource(Options):
@@ -31,6 +32,29 @@ class DatasetSource(Options):
         path="file",
         help="A TOML or JSON file that describes the datasets in full. It is used instead of the folders above.",
     )
+    in_json: str | None = option(
+        None,
+        label="Caption table",
+        level="expert",
+        path="file",
+        available=False,
+        help="A JSON or JSONL file with the captions of all pictures, as the captioning tools write it. Used instead of "
+        "caption files and folder names.",
+    )
+    conditioning_data_dir: str | None = option(
+        None,
+        label="Guiding pictures",
+        path="folder",
+        available=False,
+        help="A folder with a second picture of the same name for each one: what a ControlNet is guided by, or the mask "
+        "of the loss.",
+    )
+    dataset_class: str | None = option(
+        None,
+        level="expert",
+        available=False,
+        help="A dataset class of your own, as package.module.Class; it is used instead of all other dataset options.",
+    )
     train_batch_size: int = option(
         1,
         ge=1,
@@ -49,6 +73,17 @@ class DatasetSource(Options):
         ge=0,
         level="expert",
         help="Weight of the loss on regularisation pictures.",
+    )
+    train_inpainting: bool = option(
+        False,
+        label="Train filling in",
+        only_for=("unet",),
+        available=False,
+        help="Mask random parts of each picture and train to fill them in. The result is an inpainting model; latents "
+        "cannot be cached.",
+    )
+    debug_dataset: bool = option(
+        False, level="expert", available=False, help="Show what would be trained on, picture by picture, and stop."
     )
     on_bad_image: Literal["stop", "skip"] = option(
         "stop",
@@ -76,6 +111,7 @@ class Captions(Options):
     caption_extension: str | None = option(
         None,
         suggestions=(".txt", ".caption"),
+        formerly=("caption_extention",),
         help="Suffix of the caption files. Unset: .caption where such files lie beside the pictures, else .txt.",
     )
     caption_separator: str = option(",", level="expert", help="What separates the tags of a caption.")
@@ -103,8 +139,8 @@ class Captions(Options):
     caption_dropout_rate: float = option(
         0.0, ge=0, le=1, level="expert", help="Share of uses in which the whole caption is left out (0 to 1)."
     )
-    caption_dropout_every_n_epochs: int = option(
-        0, ge=0, unit="epochs", level="expert", help="Leave all captions out in every n-th epoch; 0 is never."
+    caption_dropout_every_n_epochs: Interval = option(
+        0, unit="epochs", level="expert", help="Leave all captions out in every n-th epoch; 0 is never."
     )
     caption_tag_dropout_rate: float = option(
         0.0, ge=0, le=1, level="expert", help="Chance for each tag to be left out (0 to 1); kept tags stay."
@@ -164,6 +200,28 @@ class Images(Options):
         level="expert",
         help="Train only where the picture is opaque: transparency is used as a mask of the loss.",
     )
+    masked_loss: bool = option(
+        False,
+        level="expert",
+        available=False,
+        help="Train most where the mask is bright and not where it is black. The masks are the guiding pictures.",
+    )
+    face_crop_aug_range: str | None = option(
+        None,
+        label="Cut around faces",
+        level="expert",
+        available=False,
+        help="Cut pictures around the face at a random size between these two, such as 1.0,3.0 times the face. File names "
+        "must hold the place of the face, as the face tool writes them.",
+    )
+    skip_image_resolution: str | None = option(
+        None,
+        label="Leave out small pictures",
+        level="expert",
+        unit="px",
+        available=False,
+        help="Leave out pictures whose area is at most that of this size: one number for a square, or width,height.",
+    )
 
 
 class Caching(Options):
@@ -181,9 +239,48 @@ class Caching(Options):
         label="… on disk",
         help="Keep the encoded pictures beside the originals, so that the next run starts at once. Turns the cache on.",
     )
-    vae_batch_size: int = option(1, ge=1, level="expert", help="Pictures encoded at a time.")
+    vae_batch_size: int = option(
+        1,
+        ge=1,
+        level="expert",
+        unit="pictures",
+        help="Pictures encoded at a time. More is faster and needs more memory.",
+    )
     skip_cache_check: bool = option(
-        False, level="expert", help="Trust cache files without checking what they were made from."
+        False,
+        level="expert",
+        formerly=("skip_latents_validity_check",),
+        help="Trust cache files without checking what they were made from. For folders with very many pictures.",
+    )
+    cache_info: bool = option(
+        False,
+        level="expert",
+        help="Without effect, known from older settings: sizes and captions are read anew at each start, which is fast.",
+    )
+    cache_text_encoder_outputs: bool = option(
+        False,
+        label="Cache captions",
+        only_for=("sdxl", "dit"),
+        available=False,
+        help="Encode every caption once at the start and then drop the text encoders. Saves much memory and time; captions "
+        "can then not be shuffled or dropped, and the encoders not be trained.",
+    )
+    cache_text_encoder_outputs_to_disk: bool = option(
+        False,
+        label="… on disk",
+        only_for=("sdxl", "dit"),
+        available=False,
+        help="Keep the encoded captions beside the pictures, so that the next run starts at once. Turns the cache on.",
+    )
+    text_encoder_batch_size: int | None = option(
+        None,
+        ge=1,
+        level="expert",
+        unit="captions",
+        only_for=("dit",),
+        only_with={"cache_text_encoder_outputs": SET},
+        available=False,
+        help="Captions encoded at a time; unset: as many as the batch size.",
     )
 
 
