@@ -8,8 +8,11 @@ from __future__ import annotations
 import importlib.util
 import tempfile
 from collections.abc import Callable, Iterator
+from functools import lru_cache
 from pathlib import Path
+from typing import Any, get_type_hints
 
+from sd_scripts.options.dataset import DatasetSource
 from sd_scripts.options.memory import Precision
 from sd_scripts.options.methods import Network
 from sd_scripts.options.objective import Noise
@@ -17,8 +20,9 @@ from sd_scripts.options.optimizer_names import check_optimizer
 from sd_scripts.options.problems import Problem, error, note, warning
 from sd_scripts.options.recipes import CommonOptions, TrainingOptions
 from sd_scripts.options.scheduler_names import check_scheduler
+from sd_scripts.options.schema import Options
 
-Rule = Callable[[TrainingOptions], Iterator[Problem]]
+Rule = Callable[[Any], Iterator[Problem]]
 
 
 def check_options(options: CommonOptions, architectures: tuple[str, ...]) -> list[Problem]:
@@ -27,16 +31,25 @@ def check_options(options: CommonOptions, architectures: tuple[str, ...]) -> lis
     Args:
         architectures: the families that the model may be of: one once it is known.
     """
-    return [problem for rule in RULES for problem in rule(options)]
+    return [problem for rule in RULES if isinstance(options, _concerns(rule)) for problem in rule(options)]
 
 
-def essentials_are_given(options: TrainingOptions) -> Iterator[Problem]:
-    if options.pretrained_model_name_or_path is None:
-        yield error("pretrained_model_name_or_path", "no model is given", "name the file or folder to train on")
+@lru_cache
+def _concerns(rule: Rule) -> type[Options]:
+    """The group of options that a rule reads, from its annotation: it is asked only where a trainer has them."""
+    return get_type_hints(rule)["options"]
+
+
+def pictures_are_given(options: DatasetSource) -> Iterator[Problem]:
     if options.train_data_dir is None and options.dataset_config is None:
         yield error(
             "train_data_dir", "no pictures are given", "name a picture folder, or a dataset file in dataset_config"
         )
+
+
+def essentials_are_given(options: CommonOptions) -> Iterator[Problem]:
+    if options.pretrained_model_name_or_path is None:
+        yield error("pretrained_model_name_or_path", "no model is given", "name the file or folder to train on")
     if options.output_dir is None:
         yield error("output_dir", "no output folder is given", "name the folder for the finished files")
 
@@ -49,7 +62,7 @@ def dataset_file_replaces_folders(options: TrainingOptions) -> Iterator[Problem]
             yield warning(name, "not used, because dataset_config is given", "remove one of the two")
 
 
-def folders_can_be_written(options: TrainingOptions) -> Iterator[Problem]:
+def folders_can_be_written(options: CommonOptions) -> Iterator[Problem]:
     for name in ("output_dir", "logging_dir", "run_dir"):
         folder = getattr(options, name)
         if folder is not None and (reason := why_not_writable(Path(folder))):
@@ -73,23 +86,23 @@ def why_not_writable(folder: Path) -> str | None:
         return f"{folder}: cannot be written to ({failure.strerror or failure})"
 
 
-def run_folder_is_fresh(options: TrainingOptions) -> Iterator[Problem]:
+def run_folder_is_fresh(options: CommonOptions) -> Iterator[Problem]:
     if options.run_dir is not None and (Path(options.run_dir) / "events.jsonl").exists():
         yield error("run_dir", f"{options.run_dir}: is the folder of another run", "leave it out, or name a new folder")
 
 
-def epochs_decide_over_steps(options: TrainingOptions) -> Iterator[Problem]:
+def epochs_decide_over_steps(options: CommonOptions) -> Iterator[Problem]:
     if options.max_train_epochs is not None and "max_train_steps" in options.model_fields_set:
         yield note("max_train_steps", "not used, because max_train_epochs is set", "leave one of the two out")
 
 
-def name_is_a_file_name(options: TrainingOptions) -> Iterator[Problem]:
+def name_is_a_file_name(options: CommonOptions) -> Iterator[Problem]:
     name = options.output_name
     if name and (set(name) & set('/\\:*?"<>|') or name.strip() in (".", "..")):
         yield error("output_name", f"{name!r} cannot be part of a file name", 'leave out / \\ : * ? " < > |')
 
 
-def resume_folder_is_a_state(options: TrainingOptions) -> Iterator[Problem]:
+def resume_folder_is_a_state(options: CommonOptions) -> Iterator[Problem]:
     if options.resume is None:
         return
     folder = Path(options.resume)
@@ -113,7 +126,7 @@ def noise_options_fit(options: Noise) -> Iterator[Problem]:
         yield error("min_timestep", f"{low} is above max_timestep {high}", "leave a range between them")
 
 
-def loss_options_fit_prediction(options: TrainingOptions) -> Iterator[Problem]:
+def loss_options_fit_prediction(options: CommonOptions) -> Iterator[Problem]:
     if options.scale_v_pred_loss_like_noise_pred and not options.v_parameterization:
         yield error(
             "scale_v_pred_loss_like_noise_pred", "is for v-prediction models", "set v_parameterization, or leave it off"
@@ -138,16 +151,14 @@ def cached_latents_do_not_change(options: TrainingOptions) -> Iterator[Problem]:
             )
 
 
-def clip_skip_fits(options: TrainingOptions) -> Iterator[Problem]:
+def clip_skip_fits(options: CommonOptions) -> Iterator[Problem]:
     if options.v2 and options.clip_skip is not None:
         yield warning(
             "clip_skip", "SD 2.x models are made for their last layer but one, which is built in", "leave clip_skip out"
         )
 
 
-def network_parts_remain(options: TrainingOptions) -> Iterator[Problem]:
-    if not isinstance(options, Network):
-        return
+def network_parts_remain(options: Network) -> Iterator[Problem]:
     if options.network_train_unet_only and options.network_train_text_encoder_only:
         yield error("network_train_unet_only", "excludes network_train_text_encoder_only", "choose one of them")
     if options.dim_from_weights and options.network_weights is None:
@@ -163,7 +174,7 @@ def network_parts_remain(options: TrainingOptions) -> Iterator[Problem]:
         yield warning("unet_lr", "has no effect: the U-Net is not trained", "leave it out")
 
 
-def samples_are_drawn(options: TrainingOptions) -> Iterator[Problem]:
+def samples_are_drawn(options: CommonOptions) -> Iterator[Problem]:
     asked = options.sample_every_n_epochs or options.sample_every_n_steps or options.sample_at_first
     if asked and options.sample_prompts is None:
         yield error("sample_prompts", "samples are asked for, but there are no prompts", "name a prompt file")
@@ -176,7 +187,7 @@ def samples_are_drawn(options: TrainingOptions) -> Iterator[Problem]:
         yield warning("sample_every_n_steps", "not used, because sample_every_n_epochs is set", "remove one of the two")
 
 
-def saved_states_have_files(options: TrainingOptions) -> Iterator[Problem]:
+def saved_states_have_files(options: CommonOptions) -> Iterator[Problem]:
     keeps = options.save_every_n_epochs or options.save_every_n_steps or options.save_n_epoch_ratio
     if options.save_state and not keeps:
         yield note(
@@ -184,21 +195,22 @@ def saved_states_have_files(options: TrainingOptions) -> Iterator[Problem]:
         )
 
 
-def tensorboard_is_installed(options: TrainingOptions) -> Iterator[Problem]:
+def tensorboard_is_installed(options: CommonOptions) -> Iterator[Problem]:
     if options.log_with == "tensorboard" and importlib.util.find_spec("tensorboard") is None:
         yield error("log_with", "the package tensorboard is not installed", 'install it, or set log_with = "none"')
 
 
-def optimizer_is_known(options: TrainingOptions) -> Iterator[Problem]:
+def optimizer_is_known(options: CommonOptions) -> Iterator[Problem]:
     yield from check_optimizer(options)
 
 
-def scheduler_is_known(options: TrainingOptions) -> Iterator[Problem]:
+def scheduler_is_known(options: CommonOptions) -> Iterator[Problem]:
     yield from check_scheduler(options)
 
 
 RULES: tuple[Rule, ...] = (
     essentials_are_given,
+    pictures_are_given,
     dataset_file_replaces_folders,
     folders_can_be_written,
     run_folder_is_fresh,
