@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sd_scripts.errors import UserError
+from sd_scripts.options.dataset import DatasetSource
 from sd_scripts.options.effect import check_effect
 from sd_scripts.options.methods import Network
 from sd_scripts.options.problems import CheckFailed, Problem, as_problem, error, note, warning
@@ -173,7 +174,7 @@ def _look_at_vae(path: Path) -> list[Problem]:
 def _look_at_data(options: TrainingOptions, model: CheckpointInfo | None) -> tuple[DataPlan | None, list[Problem]]:
     from sd_scripts.data.plan import plan_data
 
-    if options.train_data_dir is None and options.dataset_config is None:
+    if not isinstance(options, DatasetSource) or not (options.train_data_dir or options.dataset_config):
         return None, []
     try:
         data = plan_data(options, divisor=8, latent_downscale=8, seed=options.seed or 0)
