@@ -12,6 +12,7 @@ from sd_scripts.options.problems import CheckFailed, Problem, error, note, warni
 from sd_scripts.options.recipes import is_launch, trainers_of
 from sd_scripts.options.schema import Options, OptionSpec, specs
 
+MOST_NAME_BYTES = 255
 O = TypeVar("O", bound=Options)  # noqa: E741 - the options class that goes in comes out
 
 
@@ -36,6 +37,11 @@ def try_build(model: type[O], values: Mapping[str, Any], origin: str = "") -> tu
     where = f" {origin}" if origin else ""
     values, problems = under_current_names(known, values)
     problems += [stranger(name, known, where) for name in values if name not in known]
+    problems += [
+        error(name, f"{reason}{where}", "check the path")
+        for name, value in values.items()
+        if name in known and known[name].path and (reason := _why_no_path(value))
+    ]
     try:
         options = model(**{name: value for name, value in values.items() if name in known})
     except ValidationError as failure:
@@ -43,6 +49,16 @@ def try_build(model: type[O], values: Mapping[str, Any], origin: str = "") -> tu
         options = None
     has_errors = any(problem.level == "error" for problem in problems)
     return (None if has_errors else options), problems
+
+
+def _why_no_path(value: Any) -> str | None:
+    """Why a text can be no path on any system; what is no text is left to the validation."""
+    if not isinstance(value, str):
+        return None
+    if "\0" in value:
+        return "holds a character that no path may hold"
+    longest = max(len(part.encode("utf-8", "surrogatepass")) for part in value.replace("\\", "/").split("/"))
+    return f"holds a name of {longest} bytes, more than any file system takes" if longest > MOST_NAME_BYTES else None
 
 
 def under_current_names(
