@@ -12,6 +12,7 @@ from sd_scripts.errors import UserError
 from sd_scripts.options.dataset import DatasetSource
 from sd_scripts.options.effect import check_effect
 from sd_scripts.options.methods import Network
+from sd_scripts.options.network_arguments import check_items
 from sd_scripts.options.problems import CheckFailed, Problem, as_problem, error, note, warning
 from sd_scripts.options.recipes import FullModelTraining, Recipe, TrainingOptions
 from sd_scripts.options.rules import check_options
@@ -118,7 +119,7 @@ def make_plan(
     steps = None
     if data is not None and (batches := data.batches_per_epoch(world_size)) > 0:
         steps = count_steps(options, batches)
-    trained, found = _look_at_trained(options, model if recipe.available else None)
+    trained, found = _look_at_trained(options, model if recipe.available else None, families)
     problems += found
     return Plan(
         options=options,
@@ -204,11 +205,13 @@ def _look_at_prompts(
 
 
 def _look_at_trained(
-    options: TrainingOptions, model: CheckpointInfo | None
+    options: TrainingOptions, model: CheckpointInfo | None, families: Sequence[str]
 ) -> tuple[tuple[Trained, ...], list[Problem]]:
     try:
         if isinstance(options, Network):
-            return _trained_by_adapter(options, model), []
+            problems = list(check_items(options.network_module, options.network_args or [], families))
+            fits = all(problem.level != "error" for problem in problems)
+            return (_trained_by_adapter(options, model) if fits else ()), problems
         if isinstance(options, FullModelTraining):
             return _trained_in_full(options, model), []
     except UserError as failure:

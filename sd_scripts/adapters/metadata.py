@@ -13,8 +13,8 @@ from enum import Enum
 from pathlib import Path, PurePosixPath, PureWindowsPath
 
 from sd_scripts.adapters.modelspec import ModelIdentity, modelspec
-from sd_scripts.adapters.settings import split_arguments
 from sd_scripts.models.hashes import FileHashes
+from sd_scripts.options.network_arguments import split_items
 
 MINIMUM = (
     "ss_network_module", "ss_network_dim", "ss_network_alpha", "ss_network_args", "ss_v2", "ss_base_model_version",
@@ -190,7 +190,7 @@ def _run_keys(cfg: object, run: RunSummary) -> dict[str, object]:
         "ss_debiased_estimation": getattr(cfg, "debiased_estimation_loss", False),
     }
     if cfg.network_args:
-        arguments: dict[str, object] = dict(split_arguments(cfg.network_args))
+        arguments: dict[str, object] = dict(split_items(cfg.network_args))
         arguments.setdefault("dropout", cfg.network_dropout)
         keys["ss_network_args"] = json.dumps(arguments)
     return keys

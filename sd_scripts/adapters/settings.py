@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from sd_scripts.adapters.kinds import Argument, Kind, find_kind, nearest
+from sd_scripts.adapters.kinds import Kind, find_kind
 from sd_scripts.errors import ConfigError
+from sd_scripts.options.families import FAMILIES
+from sd_scripts.options.network_arguments import current_name, item_problem, items_of, read_item, split_items
 
 if TYPE_CHECKING:
     from sd_scripts.options.methods import Network
@@ -68,52 +70,21 @@ def adapter_settings(cfg: Network) -> AdapterSettings:
     )
 
 
-def split_arguments(network_args: Sequence[str]) -> dict[str, str]:
-    """`name=value` texts as a dict, split at the first `=`. ConfigError where there is none or a name comes twice."""
-    texts: dict[str, str] = {}
-    for item in network_args:
-        name, equals, text = item.partition("=")
-        if not equals:
-            raise ConfigError("network_args", item, "each argument must read name=value")
-        if name.strip() in texts:
-            raise ConfigError("network_args", item, f"{name.strip()} is given twice; leave one")
-        texts[name.strip()] = text.strip()
-    return texts
+def read_arguments(kind: Kind, network_args: Sequence[str]) -> dict[str, Any]:
+    """The values of those `network_args` that this kind of adapter has.
 
-
-def read_arguments(kind: Kind, network_args: Sequence[str]) -> dict[str, object]:
-    """The values of `network_args`, of the types that the kind's arguments have. Raises ConfigError."""
-    known = {argument.name: argument for argument in kind.arguments}
-    values: dict[str, object] = {}
-    for name, text in split_arguments(network_args).items():
-        if name not in known:
-            problem = f"{kind.name} has no argument {name}{nearest(name, tuple(known))}"
-            raise ConfigError("network_args", f"{name}={text}", problem)
-        if text and text.lower() != "none":  # an empty value is an unset one
-            values[name] = _read(known[name], text)
+    Raises ConfigError for what `network_arguments.check_items` calls an error; what is a warning there is left out.
+    """
+    own = items_of(kind.name)
+    values = {}
+    for name, text in split_items(network_args).items():
+        problem = item_problem(kind.name, name, text, tuple(FAMILIES))
+        if problem and problem.level == "error":
+            raise ConfigError("network_args", f"{name}={text}", f"{problem.message} - {problem.remedy}".rstrip(" -"))
+        current = current_name(name)
+        if current in own and (value := read_item(current, text)[0]) is not None:
+            values[current] = value
     return values
-
-
-def _read(argument: Argument, text: str) -> float | int:
-    def refuse(legal: str) -> ConfigError:
-        return ConfigError("network_args", f"{argument.name}={text}", f"must be {legal}")
-
-    try:
-        number = float(text)
-    except ValueError:
-        raise refuse("a number") from None
-    match argument.kind:
-        case "count" if number < 1 or number != int(number):
-            raise refuse("a whole number from 1 up; leave the argument out to switch it off")
-        case "count":
-            return int(number)
-        case "share" if not 0 <= number < 1:
-            raise refuse("at least 0 and below 1")
-        case "ratio" if not 0 < number < float("inf"):
-            raise refuse("above 0")
-        case "number" if not 0 <= number < float("inf"):
-            raise refuse("0 or more")
-    return number
 
 
 @dataclass(frozen=True)

@@ -233,15 +233,15 @@ def test_network_arguments_are_read():
 @pytest.mark.parametrize(
     ("item", "message"),
     [
-        ("conv_dm=4", "did you mean conv_dim"),
+        ("conv_dm=4", 'did you mean "conv_dim"'),
         ("conv_dim", "name=value"),
-        ("conv_dim=four", "a number"),
+        ("conv_dim=four", "a whole number of at least 1"),
         ("conv_dim=0", "whole number"),
         ("conv_dim=2.5", "whole number"),
         ("rank_dropout=1", "below 1"),
         ("module_dropout=-0.1", "at least 0"),
         ("loraplus_lr_ratio=0", "above 0"),
-        ("conv_alpha=nan", "0 or more"),
+        ("conv_alpha=nan", "at least 0"),
     ],
 )
 def test_bad_network_arguments_are_refused(item, message):
