@@ -104,6 +104,11 @@ class Architecture(ABC):
     def set_gradient_checkpointing(self, enabled: bool) -> None:
         """Keep fewer activations for the backward pass and compute them again: less memory, about a quarter slower."""
 
+    def use_xformers(self) -> None:
+        """Leave the attention of denoiser and VAE to the xFormers package, which the rules have found installed."""
+        for network in (self.denoiser, self.vae):
+            network.enable_xformers_memory_efficient_attention()
+
     @abstractmethod
     def sample(
         self,

@@ -18,17 +18,17 @@ from pathlib import Path
 import psutil
 import torch
 from accelerate import Accelerator
-from accelerate.state import AcceleratorState
 from accelerate.utils import broadcast_object_list
 
 from sd_scripts.data.cache import LatentCache
 from sd_scripts.data.loader import Loader
-from sd_scripts.errors import ConfigError, UserError
+from sd_scripts.errors import UserError
 from sd_scripts.methods.registry import METHODS
 from sd_scripts.models.registry import load_architecture
 from sd_scripts.options.recipes import Recipe, TrainingOptions
 from sd_scripts.options.toml_files import write_settings
 from sd_scripts.plan import Plan
+from sd_scripts.training.devices import compile_denoiser, make_accelerator, wants_compilation, wants_xformers
 from sd_scripts.training.ema import Ema
 from sd_scripts.training.loop import fit
 from sd_scripts.training.model_writer import ModelWriter
@@ -92,22 +92,6 @@ def with_seed(plan: Plan, accelerator: Accelerator) -> Plan:
         )
     options = plan.options.model_copy(update={"seed": seed})
     return replace(plan, options=options, data=replace(plan.data, seed=seed))
-
-
-def make_accelerator(options: TrainingOptions) -> Accelerator:
-    """Devices and precision, as `accelerate launch` and the options say."""
-    AcceleratorState._reset_state()  # a run before this one in the same process may have had another precision
-    try:
-        accelerator = Accelerator(mixed_precision=options.mixed_precision)
-    except ValueError as failure:
-        if "fp16" in str(failure) or "bf16" in str(failure):
-            reason = "this device cannot compute in it; use bf16, or no on a CPU"
-            raise ConfigError("mixed_precision", options.mixed_precision, reason) from failure
-        raise
-    if options.full_fp16 and accelerator.scaler is not None:  # torch refuses to unscale fp16 gradients unless told so
-        unscale = accelerator.scaler._unscale_grads_
-        accelerator.scaler._unscale_grads_ = lambda *arguments: unscale(*arguments[:3], True)
-    return accelerator
 
 
 def open_run_folder(options: TrainingOptions, plan: Plan) -> RunFolder:
@@ -192,6 +176,8 @@ def build_run(
         else WEIGHT_DTYPES[options.mixed_precision]
     )
     architecture = load_architecture(options, plan.model, accelerator.device, dtype)
+    if wants_xformers(options):
+        architecture.use_xformers()
     if options.gradient_checkpointing:
         architecture.set_gradient_checkpointing(True)
     cache = fill_cache(options, plan, architecture, accelerator, report)
@@ -203,6 +189,8 @@ def build_run(
     scheduler = make_scheduler(options, optimizer, steps.total)
     parameters = [p for group in optimizer.param_groups for p in group["params"]]
     ema = Ema(parameters, options.ema_decay) if options.ema_decay else None
+    if wants_compilation(options):
+        compile_denoiser(architecture.denoiser, options.dynamo_backend)
     trainee, optimizer = accelerator.prepare(method.trainee, optimizer)
     loader = Loader(
         plan.data,
