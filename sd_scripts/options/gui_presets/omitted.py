@@ -1,0 +1,30 @@
+"""Keys that set nothing here, each with the reason, and older names of keys."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+OMITTED: Mapping[str, str] = {
+    "model_list": "an entry of the form's model list; the model is pretrained_model_name_or_path",
+    "save_as_bool": "the state of a button",
+    "lowvram": "a field that was never shown; low-memory loading is the option lowram",
+    "batch_size": "the batch size of the older preparation of latents; training uses train_batch_size",
+    "create_caption": "captions are read as they are; the metadata file is made by the tools",
+    "create_buckets": "latents are cached when training starts; no preparation is needed",
+    "full_path": "a setting of the older preparation; metadata files may hold full or relative paths",
+}
+WITHOUT_OPTION: Mapping[str, str] = {  # on tabs that show or save a field which their trainer never had
+    "no_token_padding": "only DreamBooth training has it",
+    "stop_text_encoder_training": "only DreamBooth training can stop the text encoder midway",
+    "caption_dropout_rate": "captions are made from the templates or the files; nothing drops them here",
+    "caption_dropout_every_n_epochs": "captions are made from the templates or the files; nothing drops them here",
+}
+RENAMED: Mapping[str, str] = {
+    "lora_network_weights": "network_weights",
+    "stop_text_encoder_training_pct": "stop_text_encoder_training",
+    "generate_caption_database": "create_caption",
+    "generate_image_buckets": "create_buckets",
+    "conv_dims": "conv_block_dims",
+    "conv_alphas": "conv_block_alphas",
+    "caption_extention": "caption_extension",
+}
