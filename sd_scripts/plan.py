@@ -189,10 +189,13 @@ def _look_at_prompts(
 ) -> tuple[tuple[SamplePrompt, ...], list[Problem]]:
     from sd_scripts.training.prompts import read_prompts
 
-    if options.sample_prompts is None or not Path(options.sample_prompts).is_file():
+    if options.sample_prompts is None:
+        return (), []
+    source = options.prompt_lines or Path(options.sample_prompts)
+    if isinstance(source, Path) and not source.is_file():
         return (), []
     try:
-        prompts = read_prompts(Path(options.sample_prompts), divisor=8)
+        prompts = read_prompts(source, divisor=8)
     except UserError as failure:
         return (), [error("sample_prompts", str(failure))]
     notes = [note("sample_prompts", text) for prompt in prompts for text in prompt.notes]

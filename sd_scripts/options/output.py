@@ -1,11 +1,13 @@
 """Options: what a run writes: weights, states, samples, logs, metadata."""
 
+from pathlib import Path
 from typing import ClassVar, Literal
 
 from sd_scripts.options.schema import SET, Options, option
 from sd_scripts.options.values import Interval
 
 SavePrecision = Literal["float", "fp16", "bf16"]
+PROMPT_SUFFIXES = (".txt", ".toml", ".json")  # a text that ends so is the name of a file with prompts
 
 
 class Saving(Options):
@@ -77,10 +79,9 @@ class Samples(Options):
 
     sample_prompts: str | None = option(
         None,
-        path="file",
-        label="Prompt file",
-        help="A .txt file with one prompt a line (marks: --w --h --s steps --l scale --d seed --n negative), or "
-        ".toml or .json.",
+        label="Prompts",
+        help="What is drawn, one prompt a line (marks: --w --h --s steps --l scale --d seed --n negative), or a .txt file "
+        "with such lines, or a .toml or .json file.",
     )
     sample_every_n_epochs: Interval | None = option(
         None, unit="epochs", help="Draw the samples after every n-th epoch; 0 is never."
@@ -102,6 +103,21 @@ class Samples(Options):
         available=False,
         help="Samples drawn at a time; unset: as many as the batch size.",
     )
+
+    @property
+    def prompt_lines(self) -> str | None:
+        """The prompts, where the option holds them itself instead of naming a file."""
+        text = self.sample_prompts
+        if text is None or ("\n" not in text and (text.lower().endswith(PROMPT_SUFFIXES) or _is_file(text))):
+            return None
+        return text
+
+
+def _is_file(text: str) -> bool:
+    try:
+        return Path(text).is_file()
+    except OSError:  # longer than a name can be
+        return False
 
 
 class Logging(Options):

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from types import MappingProxyType
+from typing import Literal
 
 from sd_scripts.options.dataset import Caching, Captions, DatasetSource, Images
 from sd_scripts.options.distributed import Distributed
@@ -44,6 +45,10 @@ class NetworkTraining(Network, TrainingOptions):
 class FullModelTraining(FullTraining, TrainingOptions):
     """All weights of the model."""
 
+    save_model_as: Literal["safetensors", "ckpt", "diffusers", "diffusers_safetensors"] = option(
+        "safetensors", level="expert", help="File format; the last two write a diffusers folder."
+    )
+
     @property
     def text_encoder_rate(self) -> float:
         """Rate of the text encoder; 0 when it is not trained."""
@@ -60,6 +65,10 @@ class DreamBoothTraining(FullModelTraining):
 
 class TextualInversionTraining(TextualInversion, TrainingOptions):
     """The embedding of a new word."""
+
+    save_model_as: Literal["pt", "safetensors", "ckpt"] = option(
+        "pt", level="expert", help="File format. pt and safetensors are what other programs read."
+    )
 
 
 class ControlNetTraining(ControlNet, TrainingOptions):

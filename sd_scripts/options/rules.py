@@ -17,6 +17,7 @@ from sd_scripts.options.memory import Precision
 from sd_scripts.options.methods import Network
 from sd_scripts.options.objective import Noise
 from sd_scripts.options.optimizer_names import check_optimizer
+from sd_scripts.options.output import Saving
 from sd_scripts.options.problems import Problem, error, note, warning
 from sd_scripts.options.recipes import CommonOptions, TrainingOptions
 from sd_scripts.options.scheduler_names import check_scheduler
@@ -177,9 +178,11 @@ def network_parts_remain(options: Network) -> Iterator[Problem]:
 def samples_are_drawn(options: CommonOptions) -> Iterator[Problem]:
     asked = options.sample_every_n_epochs or options.sample_every_n_steps or options.sample_at_first
     if asked and options.sample_prompts is None:
-        yield error("sample_prompts", "samples are asked for, but there are no prompts", "name a prompt file")
+        yield error(
+            "sample_prompts", "samples are asked for, but there are no prompts", "write some, or name a prompt file"
+        )
     if options.sample_prompts is not None:
-        if not Path(options.sample_prompts).is_file():
+        if options.prompt_lines is None and not Path(options.sample_prompts).is_file():
             yield error("sample_prompts", f"{options.sample_prompts}: no such file", "check the path")
         if not asked:
             yield note("sample_prompts", "no samples are drawn", "set sample_every_n_epochs or sample_every_n_steps")
@@ -198,6 +201,13 @@ def saved_states_have_files(options: CommonOptions) -> Iterator[Problem]:
 def tensorboard_is_installed(options: CommonOptions) -> Iterator[Problem]:
     if options.log_with == "tensorboard" and importlib.util.find_spec("tensorboard") is None:
         yield error("log_with", "the package tensorboard is not installed", 'install it, or set log_with = "none"')
+    if options.log_with in ("wandb", "all"):
+        yield error("log_with", f"{options.log_with} is not yet available", 'set log_with = "tensorboard"')
+
+
+def file_format_can_be_written(options: Saving) -> Iterator[Problem]:
+    if options.save_model_as.startswith("diffusers"):
+        yield error("save_model_as", f"{options.save_model_as} is not yet available", 'set it to "safetensors"')
 
 
 def optimizer_is_known(options: CommonOptions) -> Iterator[Problem]:
@@ -228,4 +238,5 @@ RULES: tuple[Rule, ...] = (
     samples_are_drawn,
     saved_states_have_files,
     tensorboard_is_installed,
+    file_format_can_be_written,
 )

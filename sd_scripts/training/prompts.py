@@ -1,4 +1,4 @@
-"""Sample prompts from a text, TOML or JSON file. Needs no torch: the checks before a run read it too.
+"""Sample prompts from lines of text, or a text, TOML or JSON file. Needs no torch: the checks before a run read it too.
 
 A line of a text file is a prompt, then marks: `a cat in the snow --n blurry --w 512 --h 768 --d 42 --s 30 --l 7.5`.
 """
@@ -58,27 +58,34 @@ class SamplePrompt:
 
 
 def read_prompts(
-    path: Path, divisor: int, *, size: int = 512, steps: int = 30, scale: float = 7.5
+    source: Path | str, divisor: int, *, size: int = 512, steps: int = 30, scale: float = 7.5
 ) -> tuple[SamplePrompt, ...]:
-    """All prompts of a `.txt`, `.toml` or `.json` file.
+    """All prompts of a `.txt`, `.toml` or `.json` file, or of lines of text.
 
     Args:
-        path: the file.
+        source: the file, or the lines themselves.
         divisor: sides are rounded down to multiples of this many px, with a note.
         size, steps, scale: the architecture's defaults for what a prompt does not say.
 
     Raises:
         UserError: no such file, bad syntax, an unknown mark or key, a malformed number; with the line or entry.
     """
-    try:
-        text = path.read_text(encoding="utf-8-sig")
-    except OSError as error:
-        raise UserError(f"sample_prompts: cannot read {path} ({error.strerror})") from error
-    except UnicodeDecodeError as error:
-        raise UserError(f"sample_prompts: {path} is not UTF-8 text; save it as UTF-8") from error
     defaults = {"width": size, "height": size, "sample_steps": steps, "scale": scale}
-    entries = _READERS.get(path.suffix.lower(), _text_entries)(path, text)
-    return tuple(_prompt(defaults | settings, divisor, where) for where, settings in entries)
+    return tuple(_prompt(defaults | settings, divisor, where) for where, settings in _entries(source))
+
+
+def _entries(source: Path | str) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Where each prompt stands, and what it says."""
+    if isinstance(source, str):
+        return _text_entries("sample_prompts", source)
+    try:
+        text = source.read_text(encoding="utf-8-sig")
+    except OSError as error:
+        raise UserError(f"sample_prompts: cannot read {source} ({error.strerror})") from error
+    except UnicodeDecodeError as error:
+        raise UserError(f"sample_prompts: {source} is not UTF-8 text; save it as UTF-8") from error
+    reader = _READERS.get(source.suffix.lower())
+    return reader(source, text) if reader else _text_entries(source.name, text)
 
 
 def parse_line(line: str, where: str = "prompt") -> dict[str, Any]:
@@ -179,10 +186,10 @@ def _side(name: str, wanted: int, divisor: int, where: str, notes: list[str]) ->
     return side
 
 
-def _text_entries(path: Path, text: str) -> Iterator[tuple[str, dict[str, Any]]]:
+def _text_entries(name: str, text: str) -> Iterator[tuple[str, dict[str, Any]]]:
     for number, line in enumerate(text.splitlines(), start=1):
         if line.strip() and not line.startswith("#"):
-            where = f"{path.name}, line {number}"
+            where = f"{name}, line {number}"
             yield where, parse_line(line, where)
 
 

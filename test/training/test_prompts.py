@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from sd_scripts.errors import UserError
+from sd_scripts.options.output import Samples
 from sd_scripts.training.prompts import SAMPLERS, SamplePrompt, parse_line, read_prompts
 
 GOLDEN = Path(__file__).parent.parent / "data" / "golden" / "tokens.json.gz"
@@ -60,6 +61,32 @@ def test_a_text_file(tmp_path):
         "p.txt, line 3: 2000 steps, 1000 are drawn",
     )
     assert second == SamplePrompt("Ein Hündchen,", "böse", 128, 128, 20, 5)
+
+
+@pytest.mark.parametrize(
+    ("text", "is_prompts"),
+    [
+        ("a cat --w 64", True),
+        ("a cat\na dog.txt", True),
+        ("x" * 5000, True),
+        ("gone.txt", False),
+        ("gone.JSON", False),
+        ("HERE", False),
+        (None, False),
+    ],
+)
+def test_prompts_may_stand_in_the_option_itself(tmp_path, text, is_prompts):
+    here = tmp_path / "prompts"
+    here.write_text("a cat", encoding="utf-8")
+    text = str(here) if text == "HERE" else text
+    assert Samples(sample_prompts=text).prompt_lines == (text if is_prompts else None)
+
+
+def test_lines_of_text_are_read_like_a_text_file():
+    first, second = read_prompts("# ours\na cat --d 7\n\na dog --w 64\n", 8)
+    assert (first.prompt, first.seed, second.prompt, second.width) == ("a cat", 7, "a dog", 64)
+    with pytest.raises(UserError, match=r"^sample_prompts, line 2: unknown mark --q"):
+        read_prompts("a cat\na dog --q 3", 8)
 
 
 def test_a_toml_file(tmp_path):
