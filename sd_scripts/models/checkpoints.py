@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import math
 import os
 import pickle
 import shutil
@@ -10,6 +12,7 @@ import uuid
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
+from typing import BinaryIO
 
 import torch
 from torch import Tensor, nn
@@ -22,6 +25,14 @@ from sd_scripts.models.keymaps.core import Source
 BATCH_BYTES = 64 * 2**20
 
 Getter = Callable[[str], Tensor]
+
+# number formats of safetensors files by their names there
+DTYPES = {
+    "F64": torch.float64, "F32": torch.float32, "F16": torch.float16, "BF16": torch.bfloat16,
+    "F8_E4M3": torch.float8_e4m3fn, "F8_E5M2": torch.float8_e5m2, "BOOL": torch.bool,
+    "I64": torch.int64, "I32": torch.int32, "I16": torch.int16, "I8": torch.int8,
+    "U64": torch.uint64, "U32": torch.uint32, "U16": torch.uint16, "U8": torch.uint8,
+}  # fmt: skip
 
 
 def build_on_meta(make: Callable[[], nn.Module]) -> nn.Module:
@@ -59,6 +70,7 @@ def read_tensors(
     dtype: torch.dtype | None = None,
     device: torch.device | str = "cpu",
     foreign: tuple[str, ...] = (),
+    mapped: bool = True,
 ) -> dict[str, Tensor]:
     """Read library tensors from a model file.
 
@@ -71,23 +83,26 @@ def read_tensors(
         dtype: number format for floating-point tensors; None keeps the file's.
         device: where to put them.
         foreign: classes the pickle mentions besides torch's (`Header.foreign`); inert stand-ins take their place.
+        mapped: False reads `.safetensors` without mapping it, tensor by tensor.
     """
     tensors: dict[str, Tensor] = {}
     waiting = list(sources.items())
     while waiting:
         taken = 0
-        with _open(file, foreign) as get:
+        with _open(file, foreign, mapped) as get:
             while waiting and taken < BATCH_BYTES:
                 name, source = waiting.pop()
-                mapped = source.take(get(source.key))
-                tensors[name] = _converted(mapped, dtype, device)
-                taken += mapped.nbytes if tensors[name] is not mapped else 0
+                stored = source.take(get(source.key))
+                tensors[name] = _converted(stored, dtype, device)
+                taken += stored.nbytes if tensors[name] is not stored else 0
     return {name: tensors[name] for name in sources}
 
 
-def read_raw(file: Path, names: tuple[str, ...], foreign: tuple[str, ...] = ()) -> dict[str, Tensor]:
-    """Tensors of a file under their own names, memory-mapped."""
-    return read_tensors(file, {name: Source(name) for name in names}, foreign=foreign)
+def read_raw(
+    file: Path, names: tuple[str, ...], foreign: tuple[str, ...] = (), mapped: bool = True
+) -> dict[str, Tensor]:
+    """Tensors of a file under their own names, memory-mapped unless told otherwise."""
+    return read_tensors(file, {name: Source(name) for name in names}, foreign=foreign, mapped=mapped)
 
 
 def _converted(tensor: Tensor, dtype: torch.dtype | None, device: torch.device | str) -> Tensor:
@@ -99,16 +114,36 @@ def _converted(tensor: Tensor, dtype: torch.dtype | None, device: torch.device |
 
 
 @contextmanager
-def _open(file: Path, foreign: tuple[str, ...]) -> Iterator[Getter]:
+def _open(file: Path, foreign: tuple[str, ...], mapped: bool) -> Iterator[Getter]:
     with file.open("rb") as start:
         is_safetensors = start.read(9)[8:9] == b"{"
-    if is_safetensors:
+    if is_safetensors and not mapped:
+        with file.open("rb") as opened:
+            yield _plain_reader(opened)
+    elif is_safetensors:
         from safetensors import safe_open
 
         with safe_open(file, framework="pt") as opened:
             yield opened.get_tensor
     else:
         yield _load_pickled(file, foreign).__getitem__
+
+
+def _plain_reader(file: BinaryIO) -> Getter:
+    """Reads tensors of a safetensors file by seeking, for drives on which mapping is slow."""
+    length = int.from_bytes(file.read(8), "little")
+    entries = json.loads(file.read(length))
+
+    def get(name: str) -> Tensor:
+        entry = entries[name]
+        start = entry["data_offsets"][0]
+        tensor = torch.empty(entry["shape"], dtype=DTYPES[entry["dtype"]])
+        if math.prod(entry["shape"]):  # a tensor without numbers has no memory to read into
+            file.seek(8 + length + start)
+            file.readinto(memoryview(tensor.view(-1).view(torch.uint8).numpy()))
+        return tensor
+
+    return get
 
 
 def _load_pickled(file: Path, foreign: tuple[str, ...]) -> dict[str, Tensor]:

@@ -25,6 +25,7 @@ class ModelOptions(Protocol):
     clip_skip: int | None
     max_token_length: int | None
     no_half_vae: bool
+    disable_mmap_load_safetensors: bool
 
 
 def load_architecture(

@@ -39,15 +39,16 @@ def load_stable_diffusion(
     _check_options(cfg, info)
     cls = StableDiffusion2 if info.architecture == "sd2" else StableDiffusion1
     vae_dtype = torch.float32 if cfg.no_half_vae else dtype
+    mapped = not cfg.disable_mmap_load_safetensors
     if cfg.vae is None:
-        vae = _load_part(info, "vae", cls.latent.scale, device, vae_dtype)
+        vae = _load_part(info, "vae", cls.latent.scale, device, vae_dtype, mapped)
     else:
-        vae = load_vae(Path(cfg.vae), cls.latent.scale, device, vae_dtype)
-    unet = _load_part(info, "unet", cls.latent.scale, device, dtype)
-    text_encoder = _load_part(info, "te1", cls.latent.scale, device, dtype)
+        vae = load_vae(Path(cfg.vae), cls.latent.scale, device, vae_dtype, mapped)
+    unet = _load_part(info, "unet", cls.latent.scale, device, dtype, mapped)
+    text_encoder = _load_part(info, "te1", cls.latent.scale, device, dtype, mapped)
     _report_rest(info.path, info.plan.unknown, info.plan.dropped)
     settings = SDSettings(cfg.v_parameterization, cfg.clip_skip, cfg.max_token_length)
-    kept = read_raw(info.path, info.plan.kept, info.foreign) if info.plan.kept else {}
+    kept = read_raw(info.path, info.plan.kept, info.foreign, mapped) if info.plan.kept else {}
     return cls(unet, vae, text_encoder, settings, kept)
 
 
@@ -69,7 +70,11 @@ def _report_rest(path: Path, unknown: Sequence[str], dropped: Sequence[str]) -> 
 
 
 def load_vae(
-    path: Path, scale: float, device: torch.device | str = "cpu", dtype: torch.dtype | None = None
+    path: Path,
+    scale: float,
+    device: torch.device | str = "cpu",
+    dtype: torch.dtype | None = None,
+    mapped: bool = True,
 ) -> AutoencoderKL:
     """The separate VAE that `vae_files.inspect_vae` accepts, frozen."""
     from diffusers import AutoencoderKL
@@ -77,20 +82,20 @@ def load_vae(
     info = inspect_vae(path)
     config = vae_config(info.shapes, scale) if info.folder is None else _folder_config(info.folder)
     vae = build_on_meta(lambda: AutoencoderKL.from_config(config))
-    fill(vae, read_tensors(info.file, info.sources, dtype, device, info.foreign), f"the VAE {path}")
+    fill(vae, read_tensors(info.file, info.sources, dtype, device, info.foreign, mapped), f"the VAE {path}")
     _report_rest(path, info.unknown, ())
     return vae.eval().requires_grad_(False)
 
 
 def _load_part(
-    info: CheckpointInfo, part: str, scale: float, device: torch.device | str, dtype: torch.dtype | None
+    info: CheckpointInfo, part: str, scale: float, device: torch.device | str, dtype: torch.dtype | None, mapped: bool
 ) -> Any:
     """One network of the model, frozen."""
     network = _network(info, part, scale)
     file = info.path if info.files is None else info.files[FOLDERS[part]][0]
     folder = "" if info.files is None else FOLDERS[part] + "/"
     sources = {n: replace(s, key=s.key.removeprefix(folder)) for n, s in info.plan.parts[part].items()}
-    fill(network, read_tensors(file, sources, dtype, device, info.foreign), f"{info.path} ({part})")
+    fill(network, read_tensors(file, sources, dtype, device, info.foreign, mapped), f"{info.path} ({part})")
     if part == "te1":
         _restore_position_ids(network, device)
     return network.eval().requires_grad_(False)

@@ -32,8 +32,7 @@ class Distributed(Options):
         False,
         label="Same parts in every step",
         level="expert",
-        help="Promise that every step uses the same weights in the same order, which makes the exchange a little faster. "
-        "Not with module dropout.",
+        help="Promise that every step uses the same weights in the same order, which makes the exchange a little faster.",
     )
     deepspeed: bool = option(
         False,

@@ -133,7 +133,6 @@ class ModelFiles(Options):
         False,
         label="Read files without mapping",
         level="expert",
-        available=False,
         help="Read .safetensors files the ordinary way instead of mapping them into memory. Faster on network drives and "
         "in WSL, where mapping is slow; the time of everything else stays the same.",
     )

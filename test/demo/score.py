@@ -77,8 +77,9 @@ def load(path: Path, loras: Iterable[Path] = ()) -> Architecture:
     from sd_scripts.models.registry import load_architecture
 
     options = SimpleNamespace(
-        vae=None, v2=False, v_parameterization=False, clip_skip=None, max_token_length=None, no_half_vae=False
-    )
+        vae=None, v2=False, v_parameterization=False, clip_skip=None, max_token_length=None, no_half_vae=False,
+        disable_mmap_load_safetensors=False,
+    )  # fmt: skip
     model = load_architecture(options, inspect(path), "cpu", torch.float32)
     merge_files(model, [str(lora) for lora in loras], [], LoraModule)
     return model

@@ -18,7 +18,7 @@ def read_data(name):
 
 def options(**changed):
     unset = {"vae": None, "v2": False, "v_parameterization": False, "clip_skip": None, "max_token_length": 75}
-    return SimpleNamespace(**{**unset, "no_half_vae": False, **changed})
+    return SimpleNamespace(**{**unset, "no_half_vae": False, "disable_mmap_load_safetensors": False, **changed})
 
 
 @pytest.fixture(scope="session")

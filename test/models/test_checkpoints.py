@@ -242,6 +242,25 @@ def test_mapped_weights_can_be_changed_without_touching_the_file(models):
     assert models["sd1", ".safetensors"].read_bytes() == before
 
 
+def test_reading_without_mapping_gives_the_same_model(models, monkeypatch):
+    monkeypatch.setattr("safetensors.safe_open", None)  # what maps
+    path = models["sd1", ".safetensors"]
+    plain = load(path, disable_mmap_load_safetensors=True)
+    monkeypatch.undo()
+    assert_same_weights(plain, load(path))
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float8_e4m3fn, torch.int64, torch.bool])
+def test_every_number_format_reads_without_mapping(tmp_path, dtype):
+    path = tmp_path / "m.safetensors"
+    tensors = {"a": torch.tensor([[0, 1, 1]]).to(dtype), "scalar": torch.tensor(1).to(dtype), "none": torch.empty(0, 3)}
+    write_tensors(path, tensors, None, {})
+    found = read_raw(path, tuple(tensors), mapped=False)
+    for name, tensor in tensors.items():
+        assert found[name].dtype == tensor.dtype and found[name].shape == tensor.shape
+        assert torch.equal(found[name].float(), tensor.float())
+
+
 def test_a_failed_write_leaves_the_old_file_and_no_rubbish(tmp_path):
     path = tmp_path / "m.safetensors"
     write_tensors(path, {"a": torch.ones(2)}, None, {"k": "v"})

@@ -40,6 +40,7 @@ def settings(tmp_path, tiny_sd1, pictures) -> dict:
     }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("backend", "checkpointing"), [("eager", True), ("aot_eager", False)])
 def test_a_compiled_run_has_the_losses_of_the_plain_one(settings, tmp_path, backend, checkpointing):
     settings = settings | {"gradient_checkpointing": checkpointing}

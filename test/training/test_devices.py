@@ -40,7 +40,7 @@ def test_which_attention_wins(values, wanted):
 
 @pytest.mark.parametrize("name", ["xformers", "diffusers_xformers"])
 def test_xformers_without_a_gpu_is_refused_in_words(name):
-    with pytest.raises(ConfigError, match=f"{name}.*NVIDIA"):
+    with pytest.raises(ConfigError, match=rf"{name}.*NVIDIA"):
         check_attention(options(**{name: True}), has_cuda=False)
     check_attention(options(**{name: True}), has_cuda=True)
     check_attention(options(), has_cuda=False)
@@ -59,7 +59,7 @@ def test_what_is_compiled(values, wanted):
 
 
 def test_a_compiler_that_torch_does_not_have_is_refused_with_those_it_has():
-    with pytest.raises(ConfigError, match="nvprims_nvfuser.*inductor"):
+    with pytest.raises(ConfigError, match=r"nvprims_nvfuser.*inductor"):
         check_compiler(options(torch_compile=True, dynamo_backend="nvprims_nvfuser"))
     check_compiler(options(torch_compile=False, dynamo_backend="nvprims_nvfuser"))
     check_compiler(options(torch_compile=True, dynamo_backend="inductor"))
