@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-import logging
 import os
 import sys
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 
+from sd_scripts.console import console
 from sd_scripts.errors import UserError
 from sd_scripts.options.cli import Invocation, parse
 from sd_scripts.options.problems import CheckFailed, Problem, as_problem
@@ -17,8 +17,6 @@ from sd_scripts.options.recipes import RECIPES, Recipe, TrainingOptions
 from sd_scripts.plan import Plan, make_plan
 from sd_scripts.plan_text import plan_lines
 from sd_scripts.training.run_folder import RunFolder, Status
-
-logger = logging.getLogger(__name__)
 
 
 def main(script: str, arguments: Sequence[str] | None = None) -> int:
@@ -52,8 +50,12 @@ def train(recipe: Recipe, options: TrainingOptions, known_problems: Sequence[Pro
         UserError: anything a user can mend. The run folder, when one is given, then says that the run failed and why.
     """
     is_first = os.environ.get("RANK", "0") == "0"  # of the processes of this run
-    logging.getLogger("sd_scripts").setLevel(options.console_log_level if is_first else "ERROR")
-    logging.basicConfig(format="%(asctime)s %(levelname)s %(message)s", datefmt="%H:%M:%S", stream=sys.stderr)
+    with console(options, is_first):
+        _train(recipe, options, known_problems, is_first)
+    return 0
+
+
+def _train(recipe: Recipe, options: TrainingOptions, known_problems: Sequence[Problem], is_first: bool) -> None:
     try:
         plan = make_plan(recipe, options, int(os.environ.get("WORLD_SIZE", "1")), known_problems)
         if is_first:
@@ -68,7 +70,6 @@ def train(recipe: Recipe, options: TrainingOptions, known_problems: Sequence[Pro
     from sd_scripts.training.setup import run_plan
 
     run_plan(recipe, plan)
-    return 0
 
 
 def _check(recipe: Recipe, invocation: Invocation) -> int:

@@ -171,7 +171,9 @@ class Logging(Options):
     console_log_file: str | None = option(
         None,
         level="expert",
-        help="A file that gets the messages instead of the console. It is overwritten; the GUI shows none then.",
+        path="file",
+        help="A file that gets the messages instead of the console; it is overwritten. The run folder's log has them all "
+        "the same.",
     )
     console_log_simple: bool = option(
         False, level="expert", help="Write messages to standard output as they are, without time and level."
@@ -193,7 +195,6 @@ class Metadata(Options):
     metadata_thumbnail: str | None = option(
         None,
         level="expert",
-        path="file",
         help="A picture stored in the file, which grows by its size: a picture file, or a data: URL.",
     )
     metadata_preprocessor: str | None = option(

@@ -12,12 +12,12 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any, get_type_hints
 
-from sd_scripts.options.dataset import DatasetSource
+from sd_scripts.options.dataset import Caching, DatasetSource
 from sd_scripts.options.memory import Precision
 from sd_scripts.options.methods import Network
 from sd_scripts.options.objective import Noise
 from sd_scripts.options.optimizer_names import check_optimizer
-from sd_scripts.options.output import Saving
+from sd_scripts.options.output import Metadata, Saving
 from sd_scripts.options.problems import Problem, error, note, warning
 from sd_scripts.options.recipes import CommonOptions, TrainingOptions
 from sd_scripts.options.scheduler_names import check_scheduler
@@ -205,6 +205,19 @@ def tensorboard_is_installed(options: CommonOptions) -> Iterator[Problem]:
         yield error("log_with", f"{options.log_with} is not yet available", 'set log_with = "tensorboard"')
 
 
+def sizes_are_read_anew(options: Caching) -> Iterator[Problem]:
+    if options.cache_info:
+        yield note(
+            "cache_info", "has no effect: sizes and captions are read anew at each start, which is fast", "remove it"
+        )
+
+
+def thumbnail_exists(options: Metadata) -> Iterator[Problem]:
+    picture = options.metadata_thumbnail
+    if picture is not None and not picture.startswith("data:") and not Path(picture).is_file():
+        yield error("metadata_thumbnail", f"{picture}: no such picture", "name a picture file, or give a data: URL")
+
+
 def file_format_can_be_written(options: Saving) -> Iterator[Problem]:
     if options.save_model_as.startswith("diffusers"):
         yield error("save_model_as", f"{options.save_model_as} is not yet available", 'set it to "safetensors"')
@@ -239,4 +252,6 @@ RULES: tuple[Rule, ...] = (
     saved_states_have_files,
     tensorboard_is_installed,
     file_format_can_be_written,
+    thumbnail_exists,
+    sizes_are_read_anew,
 )

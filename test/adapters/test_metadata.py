@@ -211,10 +211,12 @@ def test_modelspec_of_what_is_given(tmp_path):
         metadata_title="T", metadata_author="A", metadata_license="L", metadata_tags="a,b",
         metadata_trigger_phrase="cat",
         metadata_usage_hint="U", metadata_description="D", metadata_merged_from="M", min_timestep=100, clip_skip=2,
+        metadata_preprocessor="canny", metadata_is_negative_embedding="true",
     )  # fmt: skip
     spec = modelspec(cfg, RUN.identity, "lora", made_at=0, resolution=(640, 512), version="x")
     given = ("title", "author", "license", "tags", "trigger_phrase", "usage_hint", "description", "merged_from")
     assert [spec[f"modelspec.{name}"] for name in given] == ["T", "A", "L", "a,b", "cat", "U", "D", "M"]
+    assert (spec["modelspec.preprocessor"], spec["modelspec.is_negative_embedding"]) == ("canny", "true")
     assert spec["modelspec.timestep_range"] == "100,1000" and spec["modelspec.encoder_layer"] == "2"
     assert spec["modelspec.resolution"] == "640x512"
 

@@ -8,6 +8,7 @@ import pytest
 from sd_scripts.options.build import build
 from sd_scripts.options.recipes import NetworkTraining
 from sd_scripts.options.rules import check_options, why_not_writable
+from sd_scripts.options.schema import specs
 
 
 @pytest.fixture
@@ -57,6 +58,9 @@ def test_nothing_given_names_all_essentials():
         ({"network_weights": "gone.safetensors"}, "network_weights", "error", "no such file"),
         ({"sample_every_n_steps": 5}, "sample_prompts", "error", "prompt file"),
         ({"output_name": "a/b"}, "output_name", "error", "a/b"),
+        ({"metadata_thumbnail": "gone.png"}, "metadata_thumbnail", "error", "no such picture"),
+        ({"log_with": "wandb"}, "log_with", "error", "not yet available"),
+        ({"cache_info": True}, "cache_info", "note", "no effect"),
         ({"resume": "gone-state"}, "resume", "error", "no such folder"),
         ({"dataset_config": "d.toml"}, "train_data_dir", "warning", "dataset_config"),
     ],
@@ -74,6 +78,17 @@ def test_samples_at_interval_zero_are_off(sound):
         )
         == []
     )
+
+
+def test_intervals_of_0_and_below_are_off(sound):
+    intervals = [
+        name for name in specs(NetworkTraining) if "every_n_" in name or "last_n_" in name or "n_epoch_" in name
+    ]
+    assert len(intervals) == 12
+    below = build(NetworkTraining, sound | dict.fromkeys(intervals, -2))
+    assert {getattr(below, name) for name in intervals} == {0}
+    assert build(NetworkTraining, sound | dict.fromkeys(intervals, 0)) == below
+    assert check_options(below, ("sd1",)) == []
 
 
 def test_folder_with_a_file_in_its_way_cannot_be_written(tmp_path):
