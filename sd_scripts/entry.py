@@ -75,7 +75,7 @@ def _train(recipe: Recipe, options: TrainingOptions, known_problems: Sequence[Pr
 def _check(recipe: Recipe, invocation: Invocation) -> int:
     plan = make_plan(recipe, invocation.options, known_problems=invocation.problems)
     if invocation.as_json:
-        print(json.dumps(plan.summary(), ensure_ascii=False, indent=1))
+        print(json.dumps({"trainer": recipe.script} | plan.summary(), ensure_ascii=False, indent=1))
     else:
         for line in plan_lines(plan):
             print(line)

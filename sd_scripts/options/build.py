@@ -13,6 +13,10 @@ from sd_scripts.options.recipes import is_launch, trainers_of
 from sd_scripts.options.schema import Options, OptionSpec, specs
 
 MOST_NAME_BYTES = 255
+NO_OPTIONS = {  # what the GUI that users come from writes into its settings although no trainer reads it
+    "epoch": "max_train_epochs and max_train_steps decide the length",
+    "noise_offset_type": "the kinds of noise that are set act",
+}
 O = TypeVar("O", bound=Options)  # noqa: E741 - the options class that goes in comes out
 
 
@@ -82,6 +86,8 @@ def stranger(name: str, known: Collection[str], where: str = "") -> Problem:
         return warning(name, f"has no effect{where}: this trainer has no such option, {scripts} has", "remove it")
     if is_launch(name):
         return warning(name, f"has no effect{where}: it concerns the launch, not the trainer", "remove it")
+    if name in NO_OPTIONS:
+        return warning(name, f"has no effect{where}: {NO_OPTIONS[name]}", "remove it")
     return unknown_name(name, known, where)
 
 

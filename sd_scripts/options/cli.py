@@ -10,10 +10,11 @@ from typing import Any, NoReturn
 
 from sd_scripts.errors import UserError
 from sd_scripts.options.build import build, try_build, unknown_name
+from sd_scripts.options.config_file import read_config_file
 from sd_scripts.options.problems import CheckFailed, Problem
 from sd_scripts.options.recipes import CommonOptions, Recipe, all_models
 from sd_scripts.options.schema import OptionSpec, groups, specs
-from sd_scripts.options.toml_files import read_settings, write_settings
+from sd_scripts.options.toml_files import write_settings
 
 
 @dataclass(frozen=True)
@@ -43,9 +44,9 @@ def parse(recipe: Recipe, arguments: Sequence[str]) -> Invocation:
     config_file = Path(own["config_file"]) if own["config_file"] else None
     if own["output_config"]:
         _write_given(recipe, given_values, config_file)
-    from_file = read_settings(config_file) if config_file else {}
+    from_file, found = read_config_file(config_file) if config_file else ({}, [])
     _, problems = try_build(recipe.options, from_file, f"in {config_file}")
-    problems = [p for p in problems if p.option not in given_values or p.option not in known]
+    problems = found + [p for p in problems if p.option not in given_values or p.option not in known]
     options, more = try_build(
         recipe.options,
         {name: value for name, value in from_file.items() if name in known} | given_values,

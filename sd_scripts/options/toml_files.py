@@ -32,7 +32,9 @@ def load_toml(path: Path) -> dict[str, Any]:
     try:
         return tomllib.loads(text)
     except ValueError as failure:  # TOMLDecodeError, or a number of thousands of digits
-        raise UserError(f"{path}: not valid TOML: {failure}") from None
+        last = text.rsplit("\n", 1)[-1]
+        end = f"at line {text.count(chr(10)) + 1}, column {len(last) + 1}, the end of the file"
+        raise UserError(f"{path}: not valid TOML: {str(failure).replace('at end of document', end)}") from None
     except RecursionError:
         raise UserError(f"{path}: not valid settings: tables or lists are nested too deeply") from None
 
