@@ -57,7 +57,7 @@ def make_parser() -> argparse.ArgumentParser:
         type=Path,
         default=None,
         metavar="FILE",
-        help="TOML settings that fill the form at the start, instead of the demo",
+        help="defaults of the fields, as in config_example.toml, or settings that fill a form (default: config.toml)",
     )
     other = parser.add_argument_group("Other")
     other.add_argument("--debug", action="store_true", help="log more")
@@ -92,10 +92,12 @@ def serve(given: argparse.Namespace, login: tuple[str, str] | None) -> int:
     config = given.config.absolute() if given.config else None
     os.chdir(PROJECT_ROOT)  # relative paths in the form mean the same here and in the trainer
     from kohya_gui.app import look, make_page
+    from kohya_gui.settings import read_start
     from sd_scripts.errors import UserError
 
     try:
-        page, manager = make_page(runs_dir, first=config)
+        start = read_start(config)
+        page, manager = make_page(runs_dir, start=start)
     except UserError as failure:
         print(f"error: {failure}", file=sys.stderr)
         return 2
@@ -108,6 +110,7 @@ def serve(given: argparse.Namespace, login: tuple[str, str] | None) -> int:
             auth=login,
             root_path=given.root_path or None,
             inbrowser=given.inbrowser,
+            allowed_paths=list(start.allowed_paths),
             prevent_thread_lock=True,
             quiet=True,
             show_error=True,

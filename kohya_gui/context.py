@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
 
 from kohya_gui.board import Board
+from kohya_gui.drafts import Drafts
 from kohya_gui.live import ViewCache
 from kohya_gui.pictures import PictureShelf
 from kohya_gui.presets import PresetFolder
 from kohya_gui.runs import RunManager
+from kohya_gui.settings import Start
 
 
 @dataclass
@@ -17,9 +18,9 @@ class Context:
     """Server-wide objects; a page keeps nothing that matters."""
 
     manager: RunManager
-    presets: PresetFolder
+    presets: dict[str, PresetFolder]  # by the name of the form
     shelf: PictureShelf
-    start_values: dict[str, Any]
-    start_notes: tuple[str, ...] = ()
+    start: Start
+    drafts: Drafts
     views: ViewCache = field(default_factory=ViewCache)
     board: Board = field(default_factory=Board)

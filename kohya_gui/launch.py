@@ -8,10 +8,10 @@ import subprocess
 import sys
 from pathlib import Path
 
-import psutil
-
+from kohya_gui.accelerate import launch_arguments
 from kohya_gui.paths import PROJECT_ROOT, TRAINERS
 from kohya_gui.processes import ProcessMark
+from sd_scripts.options.launch import Launch
 from sd_scripts.options.recipes import Recipe
 from sd_scripts.options.schema import Options
 from sd_scripts.options.toml_files import write_settings
@@ -19,24 +19,16 @@ from sd_scripts.training.run_folder import RunFolder, Status, new_run_path, writ
 from sd_scripts.versions import version_lines
 
 GUI_SETS = frozenset({"run_dir"})  # given on the command line, not in the settings file
-MOST_CPU_THREADS = 16
 
 
-def training_command(recipe: Recipe, options: Options, config_file: Path, run_dir: Path | None) -> list[str]:
+def training_command(
+    recipe: Recipe, options: Options, launch: Launch, config_file: Path, run_dir: Path | None
+) -> list[str]:
     """The argument list that starts a trainer with a settings file."""
     command = [
-        sys.executable,
-        "-m",
-        "accelerate.commands.launch",
-        "--quiet",
-        f"--mixed_precision={getattr(options, 'mixed_precision', 'no')}",
-        "--num_processes=1",
-        "--num_machines=1",
-        "--dynamo_backend=no",
-        f"--num_cpu_threads_per_process={_cpu_threads()}",
-        str(TRAINERS / f"{recipe.script}.py"),
-        "--config_file",
-        str(config_file),
+        *(sys.executable, "-m", "accelerate.commands.launch"),
+        *launch_arguments(launch, options),
+        *(str(TRAINERS / f"{recipe.script}.py"), "--config_file", str(config_file)),
     ]
     return command if run_dir is None else [*command, "--run_dir", str(run_dir)]
 
@@ -46,12 +38,12 @@ def command_text(command: list[str]) -> str:
     return subprocess.list2cmdline(command) if os.name == "nt" else shlex.join(command)
 
 
-def prepare(runs_dir: Path, recipe: Recipe, options: Options) -> RunFolder:
+def prepare(runs_dir: Path, recipe: Recipe, options: Options, launch: Launch) -> RunFolder:
     """Make the folder of a run that waits for its start: settings, command, versions, status "queued"."""
     name = getattr(options, "output_name", None) or "last"
     run = RunFolder(new_run_path(runs_dir, name)).make()
     write_settings(run.config, options, leave_out=GUI_SETS)
-    command = training_command(recipe, options, run.config, run.path)
+    command = training_command(recipe, options, launch, run.config, run.path)
     run.command.write_text(command_text(command) + "\n", encoding="utf-8")
     run.versions.write_text("\n".join(version_lines()) + "\n", encoding="utf-8")
     write_json(run.path / "queued.json", {"argv": command, "script": recipe.script})
@@ -99,7 +91,3 @@ def _detached() -> dict[str, int | bool]:
     if os.name == "nt":  # a hidden console of its own: with none at all every helper process would open a window
         return {"creationflags": subprocess.CREATE_NEW_PROCESS_GROUP | subprocess.CREATE_NO_WINDOW}
     return {"start_new_session": True}
-
-
-def _cpu_threads() -> int:
-    return min(psutil.cpu_count(logical=False) or os.cpu_count() or 1, MOST_CPU_THREADS)

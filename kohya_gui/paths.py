@@ -8,6 +8,7 @@ PROJECT_ROOT = Path(__file__).resolve().parent.parent
 TRAINERS = PROJECT_ROOT / "sd_scripts"
 PRESETS = PROJECT_ROOT / "presets"
 ASSETS = Path(__file__).resolve().parent / "assets"
+CONFIG = PROJECT_ROOT / "config.toml"
 DEFAULT_RUNS = PROJECT_ROOT / "runs"
 
 

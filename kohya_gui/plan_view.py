@@ -1,14 +1,13 @@
-"""The plan and its problems as HTML, and as marks at the fields they concern."""
+"""The plan and its problems as HTML. A problem leads to its field: the form's script listens to `data-jump`."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from html import escape
 
-from kohya_gui.form import field_id, section_id
-from kohya_gui.planning import Checked
+from kohya_gui.forms import TrainingForm
+from kohya_gui.planning import Checked, sentence
 from sd_scripts.options.problems import Problem
-from sd_scripts.options.schema import OptionSpec
 from sd_scripts.plan_text import plan_lines
 
 LABEL_WIDTH = 11  # columns that `plan_lines` gives to the labels
@@ -19,43 +18,27 @@ HEADLINES = {
 }
 
 
-def plan_html(checked: Checked, specs: Mapping[str, OptionSpec]) -> str:
+def plan_html(checked: Checked, form: TrainingForm) -> str:
     """The plan panel: can it start, what is in the way, what will be done."""
-    parts = [HEADLINES[checked.can_start], problems_html(checked.problems, specs)]
+    parts = [HEADLINES[checked.can_start], problems_html(checked.problems, form)]
     if checked.plan is not None:
         parts.append(_table(checked))
-    return "".join(parts) + marks_html(checked.problems, specs)
+    return "".join(parts)
 
 
-def problems_html(problems: Sequence[Problem], specs: Mapping[str, OptionSpec]) -> str:
+def problems_html(problems: Sequence[Problem], form: TrainingForm) -> str:
     if not problems:
         return ""
-    items = "".join(
-        f'<li class="{p.level}"><b>{escape(_name(p, specs))}</b> {escape(_sentence(p))}</li>' for p in problems
-    )
-    return f'<ul class="problems">{items}</ul>'
+    return f'<ul class="problems">{"".join(_item(problem, form) for problem in problems)}</ul>'
 
 
-def marks_html(problems: Sequence[Problem], specs: Mapping[str, OptionSpec]) -> str:
-    """A style sheet that writes each problem under its field and marks the section around it.
-
-    A style sheet, because fields of closed sections are not in the page yet: it takes hold once they are.
-    """
-    rules, sections = [], {}
-    for problem in reversed(problems):  # the worst comes first and shall win
-        spec = specs.get(problem.option or "")
-        if spec is None:
-            continue
-        colour = f"var(--mark-{problem.level})"
-        rules.append(
-            f'#{field_id(spec.name)}::after{{content:"{_css_text(_sentence(problem))}";color:{colour}}}'
-            f"#{field_id(spec.name)}{{--field-mark:{colour}}}"
-        )
-        if spec.level != "essential" and problem.level != "note":
-            sections[spec.group] = colour
-    for group, colour in sections.items():
-        rules.append(f'#{section_id(group)}>button::before{{content:"";background:{colour}}}')
-    return f"<style>{''.join(rules)}</style>"
+def _item(problem: Problem, form: TrainingForm) -> str:
+    spec = form.specs.get(problem.option or "")
+    if spec is None:
+        name = f"<b>{escape(problem.option)}:</b> " if problem.option else ""
+        return f'<li class="{problem.level}">{name}{escape(sentence(problem))}</li>'
+    button = f'<button type="button" data-jump="{spec.name}" title="Go to the field">{escape(spec.label)}</button>'
+    return f'<li class="{problem.level}">{button} {escape(sentence(problem))}</li>'
 
 
 def _table(checked: Checked) -> str:
@@ -68,17 +51,3 @@ def _table(checked: Checked) -> str:
         rows.append(f"<tr><th>{escape(shown)}</th><td>{escape(text)}</td></tr>")
         last = label or last
     return f'<table class="plan">{"".join(rows)}</table>' if rows else ""
-
-
-def _name(problem: Problem, specs: Mapping[str, OptionSpec]) -> str:
-    spec = specs.get(problem.option or "")
-    return f"{spec.label}:" if spec else (f"{problem.option}:" if problem.option else "")
-
-
-def _sentence(problem: Problem) -> str:
-    return f"{problem.message}; {problem.remedy}." if problem.remedy else f"{problem.message}."
-
-
-def _css_text(text: str) -> str:
-    """Text for a quoted string in a style sheet inside HTML: everything but plain characters as a code."""
-    return "".join(c if (c.isalnum() and c.isascii()) or c in " .,:;_-()" else f"\\{ord(c):x} " for c in text)

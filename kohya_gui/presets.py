@@ -2,28 +2,45 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from kohya_gui.form_values import FieldValue, from_state
+from kohya_gui.forms import FAMILY, FORMS, TrainingForm
+from kohya_gui.network_items import gather
 from sd_scripts.errors import UserError
-from sd_scripts.options.build import unknown_name
-from sd_scripts.options.schema import Options, OptionSpec
-from sd_scripts.options.toml_files import read_settings, write_settings
+from sd_scripts.options.build import build, stranger
+from sd_scripts.options.gui_presets.fields import METHOD_LABELS
+from sd_scripts.options.network_arguments import NetworkArguments
+from sd_scripts.options.preset_files import load_file
+from sd_scripts.options.problems import CheckFailed
+from sd_scripts.options.toml_files import settings_toml
 
 USER_FOLDER = "user_presets"
+LEVELS = {  # of a finding in the list of remarks
+    "recognised": "note",
+    "renamed": "note",
+    "converted": "note",
+    "ignored": "warning",
+    "invalid": "error",
+}
 
 
 @dataclass(frozen=True)
 class Loaded:
-    """What a settings file gave: values for the form, and what was left aside, in words."""
+    """What a settings file gave.
+
+    `notes`: what was converted, renamed or left aside: (level, words). `meant_for`: the tab it was made for, where that
+    is another one.
+    """
 
     source: str
     values: dict[str, Any]
-    notes: tuple[str, ...]
+    notes: tuple[tuple[str, str], ...] = ()
+    meant_for: str = ""
 
 
 class PresetFolder:
@@ -44,15 +61,15 @@ class PresetFolder:
             return self.root / f"{name}.toml"
         return Path(name).expanduser()
 
-    def load(self, name: str, known: Mapping[str, OptionSpec]) -> Loaded:
+    def load(self, name: str, form: TrainingForm) -> Loaded:
         """Read a preset or any settings file.
 
         Raises:
-            UserError: no such file; not TOML; a JSON file; a dataset file.
+            UserError: no such file; broken; a dataset file.
         """
         if not name.strip():
             raise UserError("no preset is chosen; choose one, or type the path of a settings file")
-        return load_settings(self.path(name.strip()), known)
+        return load_settings(self.path(name.strip()), form)
 
     def target(self, name: str) -> Path:
         """Where a user's preset is saved. Only the name is used, so that nothing lands elsewhere.
@@ -67,44 +84,56 @@ class PresetFolder:
             raise UserError(f'{bare!r} cannot be a file name; leave out / \\ : * ? " < > | and dots at the ends')
         return self.root / USER_FOLDER / f"{bare}.toml"
 
-    def save(self, name: str, options: Options) -> Path:
+    def save(self, name: str, content: str) -> Path:
         """Write a user's preset, over an older one of the name.
 
         Raises:
             UserError: a name that cannot be a file's; a folder that cannot be written.
         """
         target = self.target(name)
+        temporary = target.with_name(target.name + ".tmp")
         try:
             target.parent.mkdir(parents=True, exist_ok=True)
-            write_settings(target, options)
+            temporary.write_bytes(content.encode("utf-8"))
+            temporary.replace(target)
         except OSError as failure:
             raise UserError(f"{target}: cannot be written: {failure.strerror or failure}") from None
         return target
 
 
-def load_settings(path: Path, known: Mapping[str, OptionSpec]) -> Loaded:
-    """Values of the options that are known here; the rest is named in notes.
+def preset_toml(form: TrainingForm, state: Mapping[str, FieldValue]) -> str:
+    """What a form holds as the text of a preset; never secrets.
+
+    Raises:
+        UserError: a value does not fit its option.
+    """
+    values, problems = from_state(form, state)
+    values, found = gather(form, values)
+    if problems + found:
+        raise CheckFailed([*problems, *found])
+    written = [model for model in form.models if model is not NetworkArguments]  # whose items are in a list by now
+    texts = [settings_toml(build(model, form.part(model, values))) for model in written]
+    return "\n".join(text for text in texts if text)
+
+
+def load_settings(path: Path, form: TrainingForm) -> Loaded:
+    """What a settings file of any kind says to this form, with every remark on it.
 
     Raises:
         UserError: as `PresetFolder.load`.
     """
-    if path.suffix.lower() == ".json" or _is_json(path):
-        raise UserError(f"{path}: this is a JSON file of another program; only TOML settings can be loaded here")
-    values = read_settings(path)
-    notes = [f"{problem.option} was ignored: {_because(problem)}" for problem in _unknown(values, known)]
-    return Loaded(path.name, {name: value for name, value in values.items() if name in known}, tuple(notes))
+    file = load_file(path)
+    notes = [(LEVELS[finding.kind], str(finding)) for finding in file.findings]
+    unknown = [name for name in file.values if name not in form.specs]
+    notes += [("warning", str(stranger(name, form.specs))) for name in unknown]
+    values = {name: value for name, value in file.values.items() if name in form.specs}
+    if file.architecture in form.families:
+        values[FAMILY] = file.architecture
+    return Loaded(path.name, values, tuple(notes), other_tab(file.method, form))
 
 
-def _unknown(values: Mapping[str, Any], known: Mapping[str, OptionSpec]) -> list:
-    return [unknown_name(name, known) for name in values if name not in known]
-
-
-def _because(problem: Any) -> str:
-    return f"{problem.message}; {problem.remedy}" if problem.remedy else problem.message
-
-
-def _is_json(path: Path) -> bool:
-    try:
-        return isinstance(json.loads(path.read_bytes().decode("utf-8-sig")), dict)
-    except (OSError, UnicodeDecodeError, json.JSONDecodeError):
-        return False
+def other_tab(method: str | None, form: TrainingForm) -> str:
+    """The tab that a file was made for, "" where it is this one or nobody can tell."""
+    if method in (None, form.method) or (method, form.method) == ("full", "dreambooth"):  # they share their options
+        return ""
+    return next((other.title for other in FORMS.values() if other.method == method), METHOD_LABELS[method])

@@ -18,6 +18,7 @@ from kohya_gui import launch
 from kohya_gui.logs import last_message
 from kohya_gui.processes import ProcessMark, exit_words, kill_trees
 from sd_scripts.errors import UserError
+from sd_scripts.options.launch import Launch
 from sd_scripts.options.recipes import Recipe
 from sd_scripts.options.schema import Options
 from sd_scripts.options.toml_files import settings_toml
@@ -140,7 +141,7 @@ class RunManager:
         """The run that has a process, if any."""
         return next((run for run in self.runs() if run.is_active), None)
 
-    def submit(self, recipe: Recipe, options: Options) -> Run:
+    def submit(self, recipe: Recipe, options: Options, launched: Launch) -> Run:
         """Queue a run; it starts at once when nothing else runs.
 
         Raises:
@@ -149,7 +150,7 @@ class RunManager:
         with self._lock:
             self._refuse_twin(options)
             try:
-                folder = launch.prepare(self.root, recipe, options)
+                folder = launch.prepare(self.root, recipe, options, launched)
             except OSError as failure:
                 reason = failure.strerror or failure
                 raise UserError(f"{self.root}: cannot be written: {reason}; choose another with --runs_dir") from None

@@ -6,10 +6,6 @@ const note = dialog.querySelector("p");
 const choose = dialog.querySelector("[data-do=choose]");
 let target = null;
 
-function field(name) {
-  return document.querySelector(`#${name} textarea, #${name} input`);
-}
-
 function row(label, folder, onclick) {
   const item = document.createElement("li");
   const button = document.createElement("button");
@@ -34,17 +30,18 @@ async function show(where) {
 }
 
 function finish(chosen) {
-  const input = field(target.name);
+  const input = document.getElementById(target.field);
   input.value = chosen;
   input.dispatchEvent(new Event("input", { bubbles: true }));
   dialog.close();
+  input.focus();
 }
 
-window.kohyaBrowse = (name, kind) => {
-  target = { name, kind };
+window.kohyaBrowse = (field, kind, from) => {
+  target = { field, kind };
   choose.hidden = kind === "file";
   dialog.showModal();
-  show(field(name).value);
+  show(document.getElementById(field).value || from);
 };
 choose.onclick = () => finish(path.value);
 dialog.querySelector("[data-do=cancel]").onclick = () => dialog.close();

@@ -15,7 +15,7 @@ def build(context: Context) -> None:
     places = {
         "Program": PROJECT_ROOT,
         "Runs": context.manager.root,
-        "Presets": context.presets.root,
+        "Presets": next(iter(context.presets.values())).root.parent,
     }
     rows = "".join(f"<tr><th>{name}</th><td>{escape(str(path))}</td></tr>" for name, path in places.items())
     gr.HTML(

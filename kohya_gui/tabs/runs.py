@@ -62,8 +62,15 @@ def build(context: Context) -> RunsTab:
     return RunsTab(chosen, seen, runs, panels, buttons, board)
 
 
-def connect(context: Context, tab: RunsTab, live: gr.HTML, stop_on_form: gr.Button, page: gr.Blocks) -> None:
-    """Start the polling and connect the buttons."""
+def connect(
+    context: Context, tab: RunsTab, live: list[gr.HTML], stop_on_forms: list[gr.Button], page: gr.Blocks
+) -> None:
+    """Start the polling and connect the buttons.
+
+    Args:
+        live: in each form's tab, the line about what goes on.
+        stop_on_forms: the forms' own stop buttons.
+    """
 
     def poll(chosen: str | None, seen: dict) -> list:
         listed = context.manager.runs()
@@ -82,14 +89,14 @@ def connect(context: Context, tab: RunsTab, live: gr.HTML, stop_on_form: gr.Butt
         return _updates(changed, seen | changed, run)
 
     def _updates(changed: dict, seen: dict, run: Run | None) -> list:
-        html = [changed.get(key, gr.skip()) for key in ("runs", "live", "board", *tab.panels)]
+        html = [changed.get(key, gr.skip()) for key in ("runs", *["live"] * len(live), "board", *tab.panels)]
         stop, rest = changed.get("buttons", (None, None))
         acts = (
             [gr.skip()] * 3 if stop is None else [gr.Button(stop, interactive=rest), *[gr.Button(interactive=rest)] * 2]
         )
         form_stop = gr.Button(interactive=changed["form stop"]) if "form stop" in changed else gr.skip()
         end_board = gr.Button(visible=bool(changed["board"])) if "board" in changed else gr.skip()
-        return [run.name if run else None, seen, *html, *acts, form_stop, end_board]
+        return [run.name if run else None, seen, *html, *acts, *[form_stop] * len(stop_on_forms), end_board]
 
     def choose(event: gr.EventData) -> tuple[str, dict]:
         return event.run, {}
@@ -117,8 +124,8 @@ def connect(context: Context, tab: RunsTab, live: gr.HTML, stop_on_form: gr.Butt
         return _board(context)
 
     names = ("stop", "save", "sample")
-    outputs = [tab.chosen, tab.seen, tab.runs, live, tab.board, *tab.panels.values()]
-    outputs += [*(tab.buttons[n] for n in names), stop_on_form, tab.buttons["end_board"]]
+    outputs = [tab.chosen, tab.seen, tab.runs, *live, tab.board, *tab.panels.values()]
+    outputs += [*(tab.buttons[n] for n in names), *stop_on_forms, tab.buttons["end_board"]]
     quick: dict[str, Any] = {"show_progress": "hidden"}
     polled = {"fn": poll, "inputs": [tab.chosen, tab.seen], "outputs": outputs, **quick}
     timer = gr.Timer(POLL_S)
