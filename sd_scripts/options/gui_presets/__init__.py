@@ -18,7 +18,7 @@ from sd_scripts.options.gui_presets.families import architecture_of, method_of
 from sd_scripts.options.gui_presets.fields import METHOD_LABELS, TABLES, Table
 from sd_scripts.options.gui_presets.findings import Finding
 from sd_scripts.options.gui_presets.known import options_by_name, options_of, read_option
-from sd_scripts.options.gui_presets.omitted import OMITTED, RENAMED, WITHOUT_OPTION
+from sd_scripts.options.gui_presets.omitted import OMITTED, RENAMED
 from sd_scripts.options.gui_presets.readers import is_blank
 from sd_scripts.options.gui_presets.rules import RULES, Rule
 
@@ -108,14 +108,14 @@ def _leftover(it: Conversion, key: str) -> None:
     value = it.content[key]
     label = METHOD_LABELS[it.method] if it.method else "this kind of training"
     if key in OMITTED:
-        it.leave_out(key, OMITTED[key], *_IDLE.get(key, ()), it.content.get("pretrained_model_name_or_path"))
+        it.leave_out(key, OMITTED[key], *_idle_values(key), it.content.get("pretrained_model_name_or_path"))
     elif key in options_of(it.method):
         spec = options_by_name()[key]
         found = it.take(key, partial(read_option, spec))
         if found is not None:
             extra.set_besides(it, spec.name, found, key)
     elif key in keys_of(None):
-        it.leave_out(key, WITHOUT_OPTION.get(key, f"{label} has no such setting"), *_idle_values(key))
+        it.leave_out(key, f"{label} has no such setting", *_idle_values(key))
     elif not is_blank(value):
         nearest = difflib.get_close_matches(key, [*keys_of(it.method), *options_of(it.method)], n=1, cutoff=0.75)
         hint = f"; did you mean {nearest[0]}?" if nearest else ""
@@ -134,7 +134,7 @@ _IDLE: Mapping[str, tuple[Any, ...]] = {
 def _idle_values(key: str) -> tuple[Any, ...]:
     fields = [table[key] for table in TABLES.values() if key in table]
     items = [adapters.ITEMS[key]] if key in adapters.ITEMS else []
-    return tuple(entry.idle for entry in (*fields, *items))
+    return (*_IDLE.get(key, ()), *(entry.idle for entry in (*fields, *items)))
 
 
 def _keep_what_the_trainer_has(it: Conversion) -> None:
@@ -144,5 +144,5 @@ def _keep_what_the_trainer_has(it: Conversion) -> None:
         value = it.values.pop(name)
         key = it.origins.get(name, name)
         if not says_nothing(value) and key in it.content:
-            reason = WITHOUT_OPTION.get(name, f"{METHOD_LABELS.get(it.method or '', 'no trainer')} has no such option")
+            reason = OMITTED.get(name, f"{METHOD_LABELS.get(it.method or '', 'no trainer')} has no such option")
             it.say("ignored", key, f"is not used: {reason}")

@@ -67,9 +67,17 @@ def _arguments(it: Conversion, name: str) -> None:
         it.values.pop("conv_alpha", None)
     if it.values.get("split_mode"):
         it.set("train_blocks", "single", "split_mode")
-    if "train_lora_ggpo" in it.content and not it.take("train_lora_ggpo", readers.flag):
-        for key in ("ggpo_sigma", "ggpo_beta"):
+    if "train_lora_ggpo" in it.content:
+        _perturbation(it, is_on=name == "Flux1" and bool(it.take("train_lora_ggpo", readers.flag)))
+
+
+def _perturbation(it: Conversion, is_on: bool) -> None:
+    """GGPO has a box of its own; its two numbers only count with it."""
+    for key in ("ggpo_sigma", "ggpo_beta"):
+        if not is_on:
             it.values.pop(key, None)
+        elif key not in it.values:
+            it.set(key, ITEMS[key].idle, "train_lora_ggpo")
 
 
 def _is_older_cp(it: Conversion, key: str, name: str) -> bool:

@@ -279,7 +279,7 @@ TABLES: Mapping[str, Table] = {
         **COMMON,
         **_same(readers.text, "weights token_string init_word"),
         "num_vectors_per_token": Field("num_vectors_per_token", readers.whole),
-        "no_token_padding": Field("no_token_padding", readers.flag),
+        "sdxl_no_half_vae": Field("no_half_vae", readers.flag),  # on this tab it acts for all families
     },
     "leco": {
         **COMMON,

@@ -1,4 +1,4 @@
-"""Keys that set nothing here, each with the reason, and older names of keys."""
+"""Keys that set nothing, here or on some tabs, each with the reason, and older names of keys."""
 
 from __future__ import annotations
 
@@ -12,12 +12,10 @@ OMITTED: Mapping[str, str] = {
     "create_caption": "captions are read as they are; the metadata file is made by the tools",
     "create_buckets": "latents are cached when training starts; no preparation is needed",
     "full_path": "a setting of the older preparation; metadata files may hold full or relative paths",
-}
-WITHOUT_OPTION: Mapping[str, str] = {  # on tabs that show or save a field which their trainer never had
+    # on tabs that save a field which their trainer never had
     "no_token_padding": "only DreamBooth training has it",
     "stop_text_encoder_training": "only DreamBooth training can stop the text encoder midway",
-    "caption_dropout_rate": "captions are made from the templates or the files; nothing drops them here",
-    "caption_dropout_every_n_epochs": "captions are made from the templates or the files; nothing drops them here",
+    "train_blocks": "only adapters of FLUX.1 can be limited to a kind of blocks",
 }
 RENAMED: Mapping[str, str] = {
     "lora_network_weights": "network_weights",

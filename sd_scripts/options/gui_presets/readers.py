@@ -37,15 +37,14 @@ def number(value: Any) -> int | float | None:
     """A number, also as text; false and true count as 0 and 1, as the forms that wrote them count them."""
     if is_blank(value):
         return None
-    if isinstance(value, str):
-        if len(value) > 400 or not _NUMBER.fullmatch(value.strip()):
-            raise Unreadable(value, "a number")
-        value = float(value) if re.search(r"[.eE]", value) else int(value)
+    found = value
+    if isinstance(value, str) and len(value) <= 400 and _NUMBER.fullmatch(value.strip()):
+        found = float(value) if re.search(r"[.eE]", value) else int(value)
     if isinstance(value, bool):
         return int(value)
-    if not isinstance(value, (int, float)) or not _is_finite(value):
+    if not isinstance(found, (int, float)) or not _is_finite(found):
         raise Unreadable(value, "a number")
-    return value
+    return found
 
 
 def _is_finite(value: float) -> bool:

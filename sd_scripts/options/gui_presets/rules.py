@@ -143,12 +143,14 @@ def rates(it: Conversion) -> None:
         unet = text = None
     if unet is not None:
         it.set("unet_lr", unet, "unet_lr")
+    clip = text[0] if text else base
     t5 = it.take("t5xxl_lr", readers.number)
-    if t5 and it.family in ("flux", "chroma", "sd3"):
-        first = text or [base or 0.0]
-        text = [*first[:1], t5] if it.family != "sd3" else [first[0], first[0], t5]
-    else:
+    if it.family not in ("flux", "chroma", "sd3"):
         it.leave_out("t5xxl_lr", "only FLUX.1, Chroma and Stable Diffusion 3 have a T5 text encoder")
+    elif t5 and clip is None:
+        it.leave_out("t5xxl_lr", "there is neither a text_encoder_lr nor a learning_rate beside it")
+    elif t5:
+        text = [clip, clip, t5] if it.family == "sd3" else [clip, t5]
     if text is None:
         return
     it.set("text_encoder_lr", text, "text_encoder_lr")
