@@ -84,7 +84,8 @@ def _load_json(path: Path) -> LoadedFile:
     flat, unwrapped = _flattened(content)
     findings += unwrapped
     ours = [key for key in flat if key in keys_of(None) or key in known.options_by_name() or key in form_keys()]
-    if not ours or (len(ours) < 3 and 2 * len(ours) < len(flat)):
+    said = [key for key, value in flat.items() if not is_blank(value)]  # headings of sections are keys with null
+    if not ours or (len(ours) < 3 and 2 * len(ours) < len(said)):
         raise UserError(f"{path}: this is no settings file: it holds no settings that are known here")
     own_names = [key for key in flat if key in known.options_by_name() and key not in keys_of(None)]
     if own_names and not any(key in form_keys() for key in flat):

@@ -102,12 +102,12 @@ def multiline(value: Any) -> str | None:
 def size(value: Any) -> str | None:
     """A picture size in pixels: "W,H" or "N"; "W x H", a number and a list are taken too."""
     if isinstance(value, list):
-        value = ",".join(str(whole(item)) for item in value) if len(value) in (1, 2) else value
-    found = text(value)
-    if found is None:
+        sides = [str(whole(item)) for item in value]
+    elif (found := text(value)) is None:
         return None
-    sides = [side.strip() for side in re.split(r"[,xX×]", found)]
-    if len(sides) > 2 or not all(re.fullmatch(r"\d{1,6}", side) for side in sides):
+    else:
+        sides = [side.strip() for side in re.split(r"[,xX×]", found)]
+    if len(sides) not in (1, 2) or not all(re.fullmatch(r"\d{1,6}", side) for side in sides):
         raise Unreadable(value, 'a size such as "1024,1024"')
     return ",".join(sides)
 
