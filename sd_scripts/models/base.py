@@ -13,6 +13,7 @@ if TYPE_CHECKING:  # the GUI and the checks read this module's names without tor
     from PIL import Image
     from torch import Tensor, nn
 
+    from sd_scripts.models.flow_schedule import FlowSchedule
     from sd_scripts.models.noise_schedule import NoiseSchedule
 
 
@@ -69,7 +70,7 @@ class Architecture(ABC):
     vae: nn.Module
     text_encoders: tuple[nn.Module, ...]  # in the order of part names te1, te2, …
     latent: LatentSpec
-    schedule: NoiseSchedule  # alphas_cumprod or sigmas; add_noise, target, snr
+    schedule: NoiseSchedule | FlowSchedule  # which of the two says what the model predicts
 
     @abstractmethod
     def tokenize(self, captions: Sequence[str]) -> Tokens:
@@ -94,7 +95,8 @@ class Architecture(ABC):
 
     @abstractmethod
     def predict(self, noisy: Tensor, timesteps: Tensor, text: Text) -> Tensor:
-        """The denoiser's output for noisy latents at integer timesteps (b,), in the schedule's prediction type."""
+        """The denoiser's output for noisy latents at timesteps (b,), in the schedule's prediction type: whole numbers, or
+        for flow matching 1000 sigma, and the velocity noise - latents."""
 
     @abstractmethod
     def adapter_targets(self) -> Iterator[AdapterTarget]:

@@ -19,9 +19,9 @@ def check_effect(options: Options, architectures: Collection[str]) -> Iterator[P
         architectures: the families that the model may be of: one once it is known.
     """
     known = specs(type(options))
-    values = {name: getattr(options, name) for name in known}
+    values = {name: _value_or_usual(getattr(options, name), spec, architectures) for name, spec in known.items()}
     for name, spec in known.items():
-        if name not in options.model_fields_set or values[name] == spec.default:
+        if name not in options.model_fields_set or getattr(options, name) == spec.default:
             continue
         if not acts_for(spec.only_for, architectures):
             yield warning(name, f"has no effect for {_families(architectures)}", f"it is for {labels(spec.only_for)}")
@@ -29,6 +29,12 @@ def check_effect(options: Options, architectures: Collection[str]) -> Iterator[P
             yield warning(name, f"has no effect {unmet}", "remove it, or set that too")
         elif not spec.available:
             yield error(name, "is not yet available", "leave it out")
+
+
+def _value_or_usual(value: Any, spec: OptionSpec, architectures: Collection[str]) -> Any:
+    """An option's value; if unset, what stands in for it where that is the same for all the families."""
+    usual = {spec.default_for(architecture) for architecture in architectures} if value is None else ()
+    return next(iter(usual)) if len(usual) == 1 else value
 
 
 def unmet_condition(spec: OptionSpec, values: Mapping[str, Any]) -> str | None:

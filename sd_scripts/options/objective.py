@@ -2,12 +2,10 @@
 
 from typing import Any, ClassVar, Literal
 
-from sd_scripts.options.families import FAMILIES
 from sd_scripts.options.schema import SET, Options, option
 
 HUBER: dict[str, Any] = {"loss_type": ("huber", "smooth_l1")}
 NOISE = ("noise",)
-FLOW_FAMILIES = tuple(family.name for family in FAMILIES.values() if family.has(("flow",)))
 SAMPLED = ("flux", "chroma", "lumina", "anima", "hunyuan_image")  # choose how timesteps are drawn; SD 3 has one way
 
 
@@ -22,9 +20,8 @@ class Loss(Options):
         "snr",
         level="expert",
         only_with=HUBER,
-        defaults=dict.fromkeys(FLOW_FAMILIES, "constant"),
-        help="How the threshold of huber and smooth_l1 goes over the timesteps. snr is for noise-prediction models; flow "
-        "matching takes constant or exponential.",
+        help="How the threshold of huber and smooth_l1 goes over the timesteps: the same for all (constant), or lower the "
+        "more noise there is (exponential, snr).",
     )
     huber_c: float = option(
         0.1,
@@ -37,7 +34,7 @@ class Loss(Options):
         1.0,
         gt=0,
         level="expert",
-        only_with=HUBER | {"huber_schedule": ("constant", "exponential")},
+        only_with=HUBER,
         help="Factor on the threshold of huber and smooth_l1.",
     )
     min_snr_gamma: float | None = option(
@@ -140,7 +137,6 @@ class Flow(Options):
             "anima": "sigmoid",
             "hunyuan_image": "sigma",
         },
-        available=False,
         help="How the noise level of a step is drawn: from the sampler's table (sigma), evenly (uniform), mostly the middle "
         "(sigmoid), moved to more noise by a fixed shift (shift) or by one that grows with the picture (flux_shift; "
         "nextdit_shift for Lumina). Unset: as usual for the model.",
@@ -151,7 +147,6 @@ class Flow(Options):
         level="expert",
         only_for=SAMPLED,
         only_with={"timestep_sampling": ("sigmoid", "shift", "flux_shift")},
-        available=False,
         help="Width of the draw for sigmoid, shift and flux_shift: larger reaches further to the ends.",
     )
     discrete_flow_shift: float | None = option(
@@ -161,7 +156,6 @@ class Flow(Options):
         only_for=SAMPLED,
         only_with={"timestep_sampling": ("sigma", "shift")},
         defaults={"flux": 3.0, "chroma": 3.0, "lumina": 6.0, "anima": 1.0, "hunyuan_image": 5.0},
-        available=False,
         help="Moves the drawn noise levels: above 1 to more noise (composition), below 1 to less (detail). Unset: 3 for "
         "FLUX and Chroma, 6 for Lumina, 1 for Anima, 5 for HunyuanImage.",
     )
@@ -170,14 +164,12 @@ class Flow(Options):
         gt=0,
         level="expert",
         only_for=("sd3",),
-        available=False,
         help="Moves the drawn noise levels of SD 3: above 1 to more noise, below 1 to less.",
     )
     weighting_scheme: Literal["sigma_sqrt", "logit_normal", "mode", "cosmap", "none", "uniform"] = option(
         "uniform",
         level="expert",
         only_for=("flow",),
-        available=False,
         help="Which noise levels are drawn more often (logit_normal, mode) when they come from the sampler's table, or "
         "count more in the loss (sigma_sqrt, cosmap). uniform and none treat all alike.",
     )
@@ -186,7 +178,6 @@ class Flow(Options):
         level="expert",
         only_for=("flow",),
         only_with={"weighting_scheme": "logit_normal"},
-        available=False,
         help="Centre of logit_normal: above 0 is more noise.",
     )
     logit_std: float = option(
@@ -195,7 +186,6 @@ class Flow(Options):
         level="expert",
         only_for=("flow",),
         only_with={"weighting_scheme": "logit_normal"},
-        available=False,
         help="Width of logit_normal.",
     )
     mode_scale: float = option(
@@ -203,7 +193,6 @@ class Flow(Options):
         level="expert",
         only_for=("flow",),
         only_with={"weighting_scheme": "mode"},
-        available=False,
         help="How strongly mode prefers the middle of the noise levels.",
     )
     model_prediction_type: Literal["raw", "additive", "sigma_scaled"] | None = option(
@@ -212,9 +201,9 @@ class Flow(Options):
         level="expert",
         only_for=("flux", "chroma", "lumina", "hunyuan_image"),
         defaults={"flux": "sigma_scaled", "chroma": "sigma_scaled", "lumina": "raw", "hunyuan_image": "raw"},
-        available=False,
         help="What is compared in the loss: the model's output as it is (raw), added to the noisy latents (additive), or "
-        "turned into clean latents and weighted by noise level (sigma_scaled). raw is usual for LoRA.",
+        "turned into clean latents and weighted by noise level (sigma_scaled). raw is usual. What additive trains needs a "
+        "sampler that adds them too.",
     )
     guidance_scale: float = option(
         3.5,

@@ -8,28 +8,27 @@ import torch
 from torch import Tensor
 
 from sd_scripts.seeds import generator
-from sd_scripts.training.noise import draw_noise
+from sd_scripts.training.forward_process import noise_latents
 from sd_scripts.training.objective import training_loss
-from sd_scripts.training.timesteps import timestep_bounds, uniform_timesteps
 
 if TYPE_CHECKING:
     from sd_scripts.data.batch import Batch
     from sd_scripts.training.run import Run
 
 
-def batch_loss(run: Run, epoch: int, batch: Batch) -> Tensor:
-    """Scalar loss of a batch. Its draws depend on the seed, the epoch and each sample's own number, not on its neighbours."""
-    options, schedule = run.options, run.architecture.schedule
+def batch_loss(run: Run, epoch: int, batch: Batch, timesteps: Tensor | None = None) -> Tensor:
+    """Scalar loss of a batch. Its draws depend on the seed, the epoch and each sample's own number, not on its neighbours.
+
+    Args:
+        timesteps: (b,) to use instead of drawn ones.
+    """
+    options, architecture = run.options, run.architecture
     batch = batch.to(run.accelerator.device)
     draws = [generator(run.seed, "noise", epoch, index) for index in batch.indices]
     latents = batch_latents(run, batch, draws)
-    noise = draw_noise(latents, options, draws)
-    low, high = timestep_bounds(options.min_timestep, options.max_timestep)
-    timesteps = uniform_timesteps(len(latents), low, high, draws).to(latents.device)
-    noisy = schedule.add_noise(latents, noise.added, timesteps)
-    target = schedule.target(latents, noise.target, timesteps)
-    prediction = run.trainee(noisy, timesteps, batch.tokens)
-    return training_loss(prediction, target, timesteps, schedule, options, batch.masks, batch.loss_weights)
+    noised = noise_latents(latents, architecture.schedule, options, architecture.name, draws, timesteps)
+    prediction = run.trainee(noised.noisy, noised.timesteps, batch.tokens)
+    return training_loss(prediction, noised, options, batch.masks, batch.loss_weights)
 
 
 def batch_latents(run: Run, batch: Batch, draws: list[torch.Generator]) -> Tensor:

@@ -40,18 +40,29 @@ def draw_noise(latents: Tensor, cfg: NoiseOptions, generators: Generator | Seque
     Args:
         generators: CPU generators, one per sample; or a single one that serves the samples in order.
     """
+    return _draw(latents, cfg, generators, is_plain=False)
+
+
+def draw_plain_noise(latents: Tensor, cfg: NoiseOptions, generators: Generator | Sequence[Generator]) -> Noise:
+    """As `draw_noise` without offset and pyramid, for models that are trained down to pure white noise."""
+    return _draw(latents, cfg, generators, is_plain=True)
+
+
+def _draw(latents: Tensor, cfg: NoiseOptions, generators: Generator | Sequence[Generator], *, is_plain: bool) -> Noise:
     chosen = [generators] * len(latents) if isinstance(generators, Generator) else list(generators)
     if len(chosen) != len(latents):
         raise ValueError(f"{len(chosen)} generators for {len(latents)} samples")
-    drawn = [_draw_one(sample, cfg, generator) for sample, generator in zip(latents, chosen, strict=True)]
+    drawn = []
+    for sample, generator in zip(latents, chosen, strict=True):
+        noise = torch.randn((1, *sample.shape), generator=generator).to(latents)
+        drawn.append(_perturbed(noise if is_plain else _coloured(noise, sample, cfg, generator), cfg, generator))
     target = torch.cat([noise.target for noise in drawn])
     return Noise(target, torch.cat([noise.added for noise in drawn]) if cfg.ip_noise_gamma else target)
 
 
-def _draw_one(latent: Tensor, cfg: NoiseOptions, generator: Generator) -> Noise:
-    """Noise (1, c, h, w) for one latent (c, h, w). All draws come from `generator`, in the order of the lines below."""
-    shape = (1, *latent.shape)
-    noise = torch.randn(shape, generator=generator).to(latent)
+def _coloured(noise: Tensor, latent: Tensor, cfg: NoiseOptions, generator: Generator) -> Tensor:
+    """Noise (1, c, h, w) with offset and pyramid. All draws come from `generator`, in the order of the lines below."""
+    shape = noise.shape
     if cfg.noise_offset:
         draw = torch.randn((1, shape[1], 1, 1), generator=generator).to(latent)
         strength = _strength(cfg.noise_offset, cfg.noise_offset_random_strength, generator)
@@ -60,9 +71,13 @@ def _draw_one(latent: Tensor, cfg: NoiseOptions, generator: Generator) -> Noise:
         sizes = _level_sizes(shape[2], shape[3], cfg.multires_noise_iterations, generator)
         levels = [torch.randn((1, shape[1], *size), generator=generator).to(latent) for size in sizes]
         noise = pyramid_noise(noise, levels, cfg.multires_noise_discount)
+    return noise
+
+
+def _perturbed(noise: Tensor, cfg: NoiseOptions, generator: Generator) -> Noise:
     if not cfg.ip_noise_gamma:
         return Noise(noise, noise)
-    draw = torch.randn(shape, generator=generator).to(latent)
+    draw = torch.randn(noise.shape, generator=generator).to(noise)
     gamma = _strength(cfg.ip_noise_gamma, cfg.ip_noise_gamma_random_strength, generator)
     return Noise(noise, perturbed_noise(noise, draw, gamma))
 

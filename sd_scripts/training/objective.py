@@ -1,7 +1,7 @@
 """What is minimised: element-wise errors and the weights of timesteps and samples, as pure functions of tensors.
 
-Symbols: t timestep, SNR = alpha_bar / (1 - alpha_bar) of a sample's timestep, gamma the clamp of min-SNR, delta the
-threshold of the Huber family. A `loss` without further word is one value per sample, shape (b,).
+Symbols: t timestep, gamma the clamp of min-SNR, delta the threshold of the Huber family; SNR = alpha_bar / (1 - alpha_bar)
+of a sample's timestep, or ((1 - sigma) / sigma)^2. A `loss` without further word is one value per sample, shape (b,).
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 if TYPE_CHECKING:
-    from sd_scripts.models.noise_schedule import NoiseSchedule
+    from sd_scripts.training.forward_process import Noised
 
 LossType = Literal["l2", "l1", "huber", "smooth_l1"]
 HuberSchedule = Literal["constant", "exponential", "snr"]
@@ -39,22 +39,18 @@ class LossOptions(Protocol):
 
 def training_loss(
     prediction: Tensor,
-    target: Tensor,
-    timesteps: Tensor,
-    schedule: NoiseSchedule,
+    noised: Noised,
     cfg: LossOptions,
     mask: Tensor | None = None,
     sample_weights: Tensor | None = None,
 ) -> Tensor:
     """The scalar to minimise: mean of `sample_losses`."""
-    return sample_losses(prediction, target, timesteps, schedule, cfg, mask, sample_weights).mean()
+    return sample_losses(prediction, noised, cfg, mask, sample_weights).mean()
 
 
 def sample_losses(
     prediction: Tensor,
-    target: Tensor,
-    timesteps: Tensor,
-    schedule: NoiseSchedule,
+    noised: Noised,
     cfg: LossOptions,
     mask: Tensor | None = None,
     sample_weights: Tensor | None = None,
@@ -62,36 +58,36 @@ def sample_losses(
     """Weighted loss per sample (b,), in float32.
 
     Args:
-        prediction, target: (b, c, h, w).
-        timesteps: integers (b,), below the schedule's length.
+        prediction: the model's output (b, c, h, w).
+        noised: what it was made from, with the target.
         mask: (b, h', w') or (b, 1, h', w') in 0…1, of any size; 0 means that the place does not count.
         sample_weights: (b,), e.g. the prior-loss weight of regularization pictures.
     """
-    snr = schedule.snr(timesteps).to(prediction.device)
     delta = None
     if cfg.loss_type in ("huber", "smooth_l1"):
-        progress = timesteps / schedule.steps
-        delta = huber_threshold(cfg.huber_schedule, cfg.huber_c, cfg.huber_scale, progress, snr)
-    elements = pointwise_loss(prediction.float(), target.float(), cfg.loss_type, delta)
+        delta = huber_threshold(cfg.huber_schedule, cfg.huber_c, cfg.huber_scale, noised.progress, noised.snr)
+    compared = noised.compared(prediction).float()
+    elements = pointwise_loss(compared, noised.target.float(), cfg.loss_type, delta)
     if mask is not None:
         elements = masked(elements, mask)
     loss = elements.flatten(1).mean(1)
     if sample_weights is not None:
         loss = loss * sample_weights.to(loss)
-    return timestep_weighted(loss, snr, schedule.prediction, cfg)
+    return loss * noised.weights.to(loss)
 
 
-def timestep_weighted(loss: Tensor, snr: Tensor, prediction: Prediction, cfg: LossOptions) -> Tensor:
-    """Apply the chosen weightings one after the other; they multiply."""
+def timestep_weights(snr: Tensor, prediction: Prediction, cfg: LossOptions) -> Tensor:
+    """What the chosen weightings make of each sample (b,); they multiply."""
+    weights = torch.ones_like(snr)
     if cfg.min_snr_gamma:
-        loss = loss * min_snr_weight(snr, cfg.min_snr_gamma, prediction)
+        weights = weights * min_snr_weight(snr, cfg.min_snr_gamma, prediction)
     if cfg.scale_v_pred_loss_like_noise_pred:
-        loss = loss * v_to_noise_scale(snr)
+        weights = weights * v_to_noise_scale(snr)
     if cfg.v_pred_like_loss:
-        loss = loss * (1 + cfg.v_pred_like_loss * noise_to_v_scale(snr))
+        weights = weights * (1 + cfg.v_pred_like_loss * noise_to_v_scale(snr))
     if cfg.debiased_estimation_loss:
-        loss = loss * debiased_weight(snr, prediction)
-    return loss
+        weights = weights * debiased_weight(snr, prediction)
+    return weights
 
 
 # Element-wise errors

@@ -24,6 +24,7 @@ from sd_scripts.data.cache import LatentCache
 from sd_scripts.data.loader import Loader
 from sd_scripts.errors import UserError
 from sd_scripts.methods.registry import METHODS
+from sd_scripts.models.noise_schedule import NoiseSchedule
 from sd_scripts.models.registry import load_architecture
 from sd_scripts.options.recipes import Recipe, TrainingOptions
 from sd_scripts.options.toml_files import write_settings
@@ -176,6 +177,8 @@ def build_run(
         else WEIGHT_DTYPES[options.mixed_precision]
     )
     architecture = load_architecture(options, plan.model, accelerator.device, dtype)
+    if options.zero_terminal_snr and isinstance(architecture.schedule, NoiseSchedule):
+        architecture.schedule = architecture.schedule.with_zero_terminal_snr()
     if wants_xformers(options):
         architecture.use_xformers()
     if options.gradient_checkpointing:

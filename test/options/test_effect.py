@@ -8,6 +8,7 @@ import pytest
 import sd_scripts
 from sd_scripts.options.build import build, try_build
 from sd_scripts.options.effect import check_effect
+from sd_scripts.options.objective import Flow
 from sd_scripts.options.recipes import RECIPES, FullModelTraining, NetworkTraining
 from sd_scripts.options.schema import SET, Options, option
 
@@ -89,3 +90,10 @@ def test_what_can_be_no_path_is_said_before_anything_touches_the_disk(path):
     options, problems = try_build(NetworkTraining, {"train_data_dir": path})
     assert options is None
     assert [(problem.level, problem.option) for problem in problems] == [("error", "train_data_dir")]
+
+
+def test_an_unset_option_counts_as_what_is_usual_for_the_family():
+    shift = {"discrete_flow_shift": 2.0}
+    assert not [p for p in check_effect(Flow(**shift), ("lumina",)) if p.option == "discrete_flow_shift"]
+    (problem,) = check_effect(Flow(**shift), ("anima",))  # sigmoid, which has no fixed shift
+    assert "timestep_sampling" in problem.message

@@ -17,11 +17,15 @@ def pytest_configure(config):
 def pytest_generate_tests(metafunc):
     marker = metafunc.definition.get_closest_marker("golden")
     if marker:
-        file, kind = marker.args
-        text = gzip.decompress((GOLDEN / f"{file}.json.gz").read_bytes()).decode("utf-8")
-        cases = json.loads(text, object_hook=_tensor_or_dict)["cases"]
-        chosen = [SimpleNamespace(**case) for case in cases if case["kind"] == kind]
+        chosen = golden_cases(*marker.args)
         metafunc.parametrize("case", chosen, ids=[case.id for case in chosen])
+
+
+def golden_cases(file, kind):
+    """The cases of one kind in a golden file."""
+    text = gzip.decompress((GOLDEN / f"{file}.json.gz").read_bytes()).decode("utf-8")
+    cases = json.loads(text, object_hook=_tensor_or_dict)["cases"]
+    return [SimpleNamespace(**case) for case in cases if case["kind"] == kind]
 
 
 def _tensor_or_dict(entry):

@@ -2,9 +2,11 @@ import pytest
 import torch
 from torch.testing import assert_close
 
+from sd_scripts.models.flow_schedule import FlowSchedule
 from sd_scripts.models.noise_schedule import NoiseSchedule
 from sd_scripts.options.objective import Loss
 from sd_scripts.training import objective
+from sd_scripts.training.forward_process import Noised
 from sd_scripts.training.loss_average import LossAverage
 
 SCHEDULE = NoiseSchedule.scaled_linear()
@@ -13,6 +15,13 @@ ZERO_TERMINAL = SCHEDULE.with_zero_terminal_snr()
 
 def same(actual, expected):
     assert_close(actual, expected, rtol=1e-5, atol=1e-6)
+
+
+def noised(target, timesteps, schedule=SCHEDULE, options=None):
+    """A batch of which only the target and the timesteps matter."""
+    snr = schedule.snr(timesteps)
+    weights = objective.timestep_weights(snr, schedule.prediction, options or Loss())
+    return Noised(torch.zeros_like(target), target, timesteps, timesteps / schedule.steps, snr, weights)
 
 
 def snr_of_the_golden_weights(case):
@@ -44,10 +53,10 @@ def test_huber_scale_multiplies_the_threshold_of_every_schedule(schedule):
 
 
 def test_huber_threshold_by_snr_goes_from_1_to_c_and_is_that_of_flow_matching():
-    sigma = torch.tensor([1e-4, 0.25, 0.8])  # x = (1 - sigma) x_0 + sigma noise
-    snr = torch.cat([((1 - sigma) / sigma) ** 2, torch.zeros(1)])
-    delta = objective.huber_threshold("snr", 0.1, 1.0, torch.zeros(4), snr)
-    same(delta, 0.9 * (1 - torch.tensor([1e-4, 0.25, 0.8, 1.0])) ** 2 + 0.1)
+    sigmas = torch.tensor([0.0, 1e-3, 0.25, 0.8, 1.0])  # x = (1 - sigma) x_0 + sigma noise
+    delta = objective.huber_threshold("snr", 0.1, 1.0, torch.zeros(5), FlowSchedule().snr(sigmas))
+    assert_close(delta, 0.9 * (1 - sigmas) ** 2 + 0.1, rtol=2e-4, atol=0)  # at 0 the SNR is held finite
+    same(delta[1:], (0.9 * (1 - sigmas) ** 2 + 0.1)[1:])
 
 
 def test_huber_is_quadratic_for_small_and_linear_for_large_errors():
@@ -79,7 +88,7 @@ def test_scaling_v_to_noise_matches_golden(case):
 def test_v_pred_like_loss_matches_golden(case):
     options = Loss(v_pred_like_loss=case.inputs["factor"])
     snr = snr_of_the_golden_weights(case)
-    same(objective.timestep_weighted(case.inputs["loss"], snr, "epsilon", options), case.expected)
+    same(case.inputs["loss"] * objective.timestep_weights(snr, "epsilon", options), case.expected)
 
 
 @pytest.mark.parametrize("name", ["min_snr", "debiased", "to_noise", "to_v"])
@@ -116,7 +125,7 @@ def test_masked_area_does_not_change_the_gradient():
     prediction = torch.randn(1, 2, 4, 4, generator=torch.Generator().manual_seed(0), requires_grad=True)
     mask = torch.zeros(1, 8, 8)
     mask[:, :, :4] = 1
-    loss = objective.training_loss(prediction, torch.zeros(1, 2, 4, 4), torch.tensor([500]), SCHEDULE, Loss(), mask)
+    loss = objective.training_loss(prediction, noised(torch.zeros(1, 2, 4, 4), torch.tensor([500])), Loss(), mask)
     loss.backward()
     assert (prediction.grad[..., 2:] == 0).all()
     same(prediction.grad[..., :2], 2 * prediction.detach()[..., :2] / prediction.numel())
@@ -136,12 +145,11 @@ def test_whole_chain_matches_golden(case):
         used = objective.min_snr_weight(schedule.snr(timesteps), gamma, prediction)
         schedule = schedule.with_zero_terminal_snr()
         expected = expected / used * objective.min_snr_weight(schedule.snr(timesteps), gamma, prediction)
+    options = Loss(**options)
     arguments = (
         case.inputs["pred"],
-        case.inputs["target"],
-        timesteps,
-        schedule,
-        Loss(**options),
+        noised(case.inputs["target"], timesteps, schedule, options),
+        options,
         case.inputs["alpha_masks"],
         case.inputs["loss_weights"],
     )
@@ -153,7 +161,7 @@ def test_whole_chain_matches_golden(case):
 
 def test_loss_is_computed_in_float32():
     prediction = torch.full((1, 1, 2, 2), 300.0, dtype=torch.float16)  # its square is no float16
-    loss = objective.training_loss(prediction, torch.zeros_like(prediction), torch.tensor([3]), SCHEDULE, Loss())
+    loss = objective.training_loss(prediction, noised(torch.zeros_like(prediction), torch.tensor([3])), Loss())
     assert loss.dtype == torch.float32 and loss.item() == 90000.0
 
 
