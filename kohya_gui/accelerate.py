@@ -35,7 +35,9 @@ def launch_arguments(launch: Launch, options: Options) -> list[str]:
         ("dynamo_use_dynamic", compiles and launch.dynamo_use_dynamic),
     ]
     arguments = [
-        f"--{name}" if value is True else f"--{name}={value}" for name, value in given if value not in (None, "", False)
+        f"--{name}" if value is True else f"--{name}={value}"
+        for name, value in given
+        if value is not None and value is not False and value != ""
     ]
     return ["--quiet", *arguments, *(launch.extra_accelerate_launch_args or [])]
 

@@ -43,7 +43,7 @@ METHOD_MARKS: Mapping[str, Mapping[str, Any]] = {  # what tells in a preset file
     "textual_inversion": {"token_string": ""},
 }
 EXCEPTIONS: Mapping[Key, tuple[str, ...]] = {  # keys with a name of their own, and the fields that may be meant
-    ("model", "train_data_dir"): ("train_data_dir", "image_folder"),
+    ("model", "train_data_dir"): ("image_folder", "train_data_dir"),
     ("huggingface", "save_state_to_huggingface"): ("save_state_to_huggingface",),
     ("huggingface", "resume_from_huggingface"): ("resume_from_huggingface",),
     ("huggingface", "async_upload"): ("async_upload",),
@@ -157,8 +157,10 @@ def defaults_of(content: Mapping[str, Any], form: TrainingForm) -> tuple[FormDef
         family, boxes = FAMILY_BOXES[section]
         if family not in form.families:
             continue
-        converted = convert(general | given | METHOD_MARKS[form.method] | boxes)
-        state = to_state(form, _differing(form, converted.values, family))
+        marks = {**METHOD_MARKS[form.method], **boxes}
+        converted, implied = convert(general | given | marks), convert(marks).values
+        said = {name: value for name, value in converted.values.items() if implied.get(name) != value}
+        state = to_state(form, _differing(form, said, family))
         found.by_family[family] = {name: shown for name, shown in state.items() if found.state.get(name) != shown}
         findings += [finding for finding in converted.findings if finding.key in given]
     return found, findings

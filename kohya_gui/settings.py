@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from kohya_gui.form_values import State, to_state
@@ -55,7 +55,8 @@ def read_start(config: Path | None) -> Start:
         log.warning("%s: %s", path, note)
     if config is None:
         return start
-    return Start(**{**vars(start), "asked_for": start.asked_for or start.defaults})
+    given = {name: state for name, state in start.defaults.items() if state}
+    return replace(start, asked_for=start.asked_for or given)
 
 
 def _of_gui_config(path: Path, content: dict) -> Start:

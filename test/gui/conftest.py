@@ -10,6 +10,7 @@ import pytest
 from kohya_gui import launch
 from kohya_gui.runs import Run, RunManager
 from sd_scripts.options.build import build
+from sd_scripts.options.launch import Launch
 from sd_scripts.options.recipes import RECIPES
 
 STUB = Path(__file__).with_name("stub_trainer.py")
@@ -20,7 +21,7 @@ RECIPE = RECIPES["train_network"]
 def stub(monkeypatch) -> Callable[[str], None]:
     """Makes `launch` start the stub instead of the trainer; call it with what the stub shall do."""
 
-    def command(recipe, options, config_file, run_dir):
+    def command(recipe, options, launched, config_file, run_dir):
         return [sys.executable, str(STUB), "--config_file", str(config_file), "--run_dir", str(run_dir)]
 
     monkeypatch.setattr(launch, "training_command", command)
@@ -43,6 +44,10 @@ def manager(tmp_path) -> RunManager:
 
 def options(**values):
     return build(RECIPE.options, {"output_name": "cat"} | values)
+
+
+def submit(manager: RunManager, **values) -> Run:
+    return manager.submit(RECIPE, options(**values), Launch())
 
 
 def wait_for(manager: RunManager, name: str, wanted: Callable[[Run], bool], seconds: float = 20.0) -> Run:

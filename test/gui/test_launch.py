@@ -9,26 +9,25 @@ import pytest
 
 from kohya_gui import launch
 from kohya_gui.paths import PROJECT_ROOT
+from sd_scripts.options.launch import Launch
 from sd_scripts.options.toml_files import read_settings
-from test.gui.conftest import RECIPE, options, wait_for
+from test.gui.conftest import RECIPE, options, submit, wait_for
 
 ODD = ["$(touch pwned)", "a b [c] (d)", "桌面 🎨", 'it\'s "quoted" #1 %PATH% `x` ; touch pwned', "--config_file"]
 
 
 def test_the_command_is_accelerate_with_the_trainers_script(tmp_path):
     config, run = tmp_path / "config.toml", tmp_path
-    command = launch.training_command(RECIPE, options(mixed_precision="bf16"), config, run)
+    command = launch.training_command(RECIPE, options(mixed_precision="bf16"), Launch(), config, run)
     assert command[:4] == [sys.executable, "-m", "accelerate.commands.launch", "--quiet"]
     assert "--mixed_precision=bf16" in command
     script = PROJECT_ROOT / "sd_scripts" / "train_network.py"
     assert command[-5:] == [str(script), "--config_file", str(config), "--run_dir", str(run)]
-    threads = next(a for a in command if a.startswith("--num_cpu_threads_per_process="))
-    assert 1 <= int(threads.partition("=")[2]) <= launch.MOST_CPU_THREADS
 
 
 @pytest.mark.parametrize("odd", ODD)
 def test_odd_paths_reach_the_settings_file_unchanged(tmp_path, odd):
-    run = launch.prepare(tmp_path / odd, RECIPE, options(train_data_dir=f"/data/{odd}", output_dir=odd))
+    run = launch.prepare(tmp_path / odd, RECIPE, options(train_data_dir=f"/data/{odd}", output_dir=odd), Launch())
     settings = read_settings(run.config)
     assert settings["train_data_dir"] == f"/data/{odd}"
     assert settings["output_dir"] == odd
@@ -43,7 +42,7 @@ def test_no_shell_sees_a_value(tmp_path, odd, stub, monkeypatch):
 
     monkeypatch.chdir(tmp_path)
     manager = RunManager(tmp_path / odd / "runs")
-    run = manager.submit(RECIPE, options(output_name="x", train_data_dir=odd))
+    run = submit(manager, output_name="x", train_data_dir=odd)
     wait_for(manager, run.name, lambda r: r.status.state == "done")
     assert not list(tmp_path.rglob("pwned"))
     assert not (PROJECT_ROOT / "pwned").exists()
@@ -63,7 +62,7 @@ def test_the_trainer_finds_the_project_and_speaks_utf8(monkeypatch):
 
 
 def test_the_settings_are_those_of_the_form(tmp_path):
-    run = launch.prepare(tmp_path, RECIPE, options(network_dim=16, learning_rate=0.5, run_dir="elsewhere"))
+    run = launch.prepare(tmp_path, RECIPE, options(network_dim=16, learning_rate=0.5, run_dir="elsewhere"), Launch())
     assert read_settings(run.config) == {"network_dim": 16, "learning_rate": 0.5, "output_name": "cat"}
     assert "python" in run.versions.read_text(encoding="utf-8")
     assert "accelerate.commands.launch" in run.command.read_text(encoding="utf-8")

@@ -11,7 +11,7 @@ from kohya_gui.processes import ProcessMark
 from kohya_gui.runs import RunManager, marks, read_run
 from sd_scripts.errors import UserError
 from sd_scripts.training.run_folder import RunFolder, Status
-from test.gui.conftest import RECIPE, options, wait_for
+from test.gui.conftest import submit, wait_for
 
 
 def state_is(state):
@@ -19,7 +19,7 @@ def state_is(state):
 
 
 def test_a_run_goes_from_its_start_to_done(manager, stub):
-    run = manager.submit(RECIPE, options())
+    run = submit(manager)
     done = wait_for(manager, run.name, state_is("done"))
     assert done.status.step == 3
     assert "the stub runs" in done.folder.log.read_text(encoding="utf-8")
@@ -29,16 +29,16 @@ def test_a_run_goes_from_its_start_to_done(manager, stub):
 
 def test_the_same_settings_start_once_however_often_start_is_pressed(manager, stub):
     stub("wait")
-    manager.submit(RECIPE, options())
+    submit(manager)
     with pytest.raises(UserError, match="already"):
-        manager.submit(RECIPE, options())
+        submit(manager)
     assert len(manager.runs()) == 1
 
 
 def test_a_second_run_waits_for_the_first(manager, stub):
     stub("wait")
-    first = manager.submit(RECIPE, options())
-    second = manager.submit(RECIPE, options(learning_rate=0.5))
+    first = submit(manager)
+    second = submit(manager, learning_rate=0.5)
     wait_for(manager, first.name, state_is("running"))
     assert manager.find(second.name).status.state == "queued"
     manager.stop(first.name)
@@ -48,8 +48,8 @@ def test_a_second_run_waits_for_the_first(manager, stub):
 
 def test_a_waiting_run_can_be_taken_from_the_queue(manager, stub):
     stub("wait")
-    manager.submit(RECIPE, options())
-    second = manager.submit(RECIPE, options(learning_rate=0.5))
+    submit(manager)
+    second = submit(manager, learning_rate=0.5)
     manager.stop(second.name)
     manager.advance()
     assert manager.find(second.name).status.state == "stopped"
@@ -58,7 +58,7 @@ def test_a_waiting_run_can_be_taken_from_the_queue(manager, stub):
 
 def test_stop_lets_the_trainer_finish_its_step(manager, stub):
     stub("wait")
-    run = manager.submit(RECIPE, options())
+    run = submit(manager)
     wait_for(manager, run.name, state_is("running"))
     manager.stop(run.name)
     stopped = wait_for(manager, run.name, state_is("stopped"))
@@ -68,7 +68,7 @@ def test_stop_lets_the_trainer_finish_its_step(manager, stub):
 @pytest.mark.skipif(os.name == "nt", reason="Windows ends processes without asking them")
 def test_a_second_stop_ends_the_whole_tree_within_seconds(manager, stub):
     stub("deaf")
-    run = manager.submit(RECIPE, options())
+    run = submit(manager)
     running = wait_for(manager, run.name, state_is("running"))
     family = [p for m in marks(running) for p in [m.process(), *m.process().children(recursive=True)]]
     assert len({p.pid for p in family}) == 2
@@ -84,7 +84,7 @@ def test_a_second_stop_ends_the_whole_tree_within_seconds(manager, stub):
 def test_a_run_that_does_not_obey_is_ended_after_the_grace_time(tmp_path, stub):
     stub("deaf")
     manager = RunManager(tmp_path, stop_grace_s=0.2)
-    run = manager.submit(RECIPE, options())
+    run = submit(manager)
     wait_for(manager, run.name, state_is("running"))
     manager.stop(run.name)
     wait_for(manager, run.name, state_is("stopped"), seconds=15)
@@ -92,7 +92,7 @@ def test_a_run_that_does_not_obey_is_ended_after_the_grace_time(tmp_path, stub):
 
 def test_a_vanished_process_is_a_failure_with_words(manager, stub):
     stub("vanish")
-    run = manager.submit(RECIPE, options())
+    run = submit(manager)
     failed = wait_for(manager, run.name, state_is("failed"))
     assert "exit code 9" in failed.status.message
     assert failed.status.step == 3
@@ -101,21 +101,21 @@ def test_a_vanished_process_is_a_failure_with_words(manager, stub):
 @pytest.mark.skipif(os.name == "nt", reason="signals are of POSIX")
 def test_a_killed_process_names_the_likely_reason(manager, stub):
     stub("explode")
-    run = manager.submit(RECIPE, options())
+    run = submit(manager)
     failed = wait_for(manager, run.name, state_is("failed"))
     assert "memory" in failed.status.message and "SIGKILL" in failed.status.message
 
 
 def test_a_run_that_ends_before_its_first_status_shows_its_last_line(manager, stub):
     stub("mute")
-    run = manager.submit(RECIPE, options())
+    run = submit(manager)
     failed = wait_for(manager, run.name, state_is("failed"))
     assert failed.status.message == "error: lr_scheduler = 'cosin': did you mean cosine?"
 
 
 def test_a_new_server_finds_a_running_run_and_can_stop_it(manager, stub):
     stub("wait")
-    run = manager.submit(RECIPE, options())
+    run = submit(manager)
     wait_for(manager, run.name, state_is("running"))
     restarted = RunManager(manager.root)
     assert restarted.active().name == run.name
@@ -125,8 +125,8 @@ def test_a_new_server_finds_a_running_run_and_can_stop_it(manager, stub):
 
 def test_a_new_server_continues_the_queue(manager, stub):
     stub("wait")
-    first = manager.submit(RECIPE, options())
-    second = manager.submit(RECIPE, options(learning_rate=0.5))
+    first = submit(manager)
+    second = submit(manager, learning_rate=0.5)
     wait_for(manager, first.name, state_is("running"))
     manager.stop(first.name)
     restarted = RunManager(manager.root)
@@ -146,8 +146,8 @@ def test_a_pid_that_now_belongs_to_somebody_else_is_not_the_run(tmp_path):
 
 def test_a_run_is_not_started_twice_by_two_servers(manager, stub):
     stub("wait")
-    manager.submit(RECIPE, options())
-    second = manager.submit(RECIPE, options(learning_rate=0.5))
+    submit(manager)
+    second = submit(manager, learning_rate=0.5)
     second.folder.launch.touch()  # another server was faster
     manager._start(manager.find(second.name))
     assert second.name not in manager._children
@@ -169,7 +169,7 @@ def test_a_folder_for_runs_that_cannot_be_written_is_said(tmp_path, stub):
     blocked = tmp_path / "file"
     blocked.touch()
     with pytest.raises(UserError, match="cannot be written"):
-        RunManager(blocked / "runs").submit(RECIPE, options())
+        submit(RunManager(blocked / "runs"))
 
 
 def test_marks_outlive_only_the_same_process():
@@ -181,7 +181,7 @@ def test_marks_outlive_only_the_same_process():
 def test_supervising_ends_with_the_server(manager, stub):
     stub("finish")
     manager.watch()
-    run = manager.submit(RECIPE, options())
+    run = submit(manager)
     for _ in range(200):
         if manager.find(run.name).is_over:
             break
