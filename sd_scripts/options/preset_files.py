@@ -6,6 +6,7 @@ refused with a word on what they are.
 
 from __future__ import annotations
 
+import codecs
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -57,10 +58,18 @@ def load_file(path: Path) -> LoadedFile:
     Raises:
         UserError: it cannot be read (with line and column), or is no settings file (with what it is).
     """
-    path = Path(path)
+    return _load_json(path) if _is_json(path) else _load_toml(path)
+
+
+def _is_json(path: Path) -> bool:
+    """By its name, or because it begins with a brace, which no TOML does."""
     if path.suffix.lower() in (".json", ".jsonc", ".json5"):
-        return _load_json(path)
-    return _load_toml(path)
+        return True
+    try:
+        with path.open("rb") as file:
+            return file.read(64).removeprefix(codecs.BOM_UTF8).lstrip().startswith(b"{")
+    except (OSError, ValueError):  # said by the reader
+        return False
 
 
 def _load_toml(path: Path) -> LoadedFile:

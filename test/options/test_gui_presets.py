@@ -75,6 +75,7 @@ NOT_THERE = {  # (key, family or LoRA type or tab): the form sends what the trai
     *(("learning_rate_te", family) for family in ("sd3", "flux1", "anima", "lumina")),
     ("fused_optimizer_groups", "sd15"),
     ("block_lr", "sd15"),
+    ("sample_sampler", "flux1"),
     ("no_token_padding", "textual_inversion"),
 }
 WITH = {"conv_alpha": {"conv_dim": 4}, "ggpo_sigma": {"ggpo_beta": 0.01}}  # what must stand beside a key for it to act
@@ -389,6 +390,7 @@ def test_additional_parameters_become_options():
     assert values["log_prefix"] == "xl"
     assert values["vae"] == r"C:\my models\a.safetensors"
     assert values["loss_type"] == "huber"
+    assert lora(additional_parameters="--max_train_epoc 3").values["max_train_epochs"] == 3  # cut short
 
 
 def test_additional_parameters_that_contradict_the_form_win_and_are_named():
@@ -462,7 +464,7 @@ def test_a_percentage_for_the_text_encoder_becomes_a_step():
 
 @pytest.mark.parametrize(
     ("key", "value"),
-    [("learning_rate", "abc"), ("seed", 1.5), ("seed", [1]), ("train_batch_size", {}), ("flip_aug", "perhaps"),
+    [("learning_rate", "abc"), ("seed", 1.5), ("seed", 2**63), ("seed", [1]), ("train_batch_size", {}), ("flip_aug", "perhaps"),
      ("network_dim", "1e999"), ("min_snr_gamma", float("nan")), ("optimizer_args", [1]), ("output_dir", True)],
 )  # fmt: skip
 def test_a_value_that_cannot_be_read_is_named(key, value):

@@ -46,6 +46,7 @@ def load_json(tmp_path, content):
         ("a.json", '{"basic": {"LoRA_type": "Standard"}, "advanced": {"seed": 1}}', "gui_json", "adapter"),
         ("a.json", '{"optimizer_type": "AdamW", "learning_rate": 1}', "settings_json", None),
         ("a.json", '{"network_module": "networks.lora", "optimizer_type": "AdamW"}', "settings_json", "adapter"),
+        ("preset.txt", '\n{"LoRA_type": "Standard", "seed": 1}', "gui_json", "adapter"),
         ("a.JSON", '{"optimizer": {"optimizer": "AdamW", "seed": 3}}', "gui_json", None),
     ],
 )

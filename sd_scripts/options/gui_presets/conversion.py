@@ -66,8 +66,8 @@ class Conversion:
 
 
 def says_nothing(value: Any, *idle: Any) -> bool:
-    """Whether a value is blank, false, 0, or one of those that an untouched field holds; also written as text."""
-    if is_blank(value) or value in ([], {}):
+    """Whether a value is blank, false, 0 or one of those that an untouched field holds, also written as text."""
+    if is_blank(value) or value == {} or (isinstance(value, list) and all(map(is_blank, value))):
         return True
     if isinstance(value, (bool, int, float, str)):
         texts = {str(item).casefold() for item in (0, 0.0, False, *idle) if item is not None}

@@ -12,6 +12,7 @@ from sd_scripts.options.gui_presets.findings import shown
 from sd_scripts.options.gui_presets.known import options_by_name, read_option
 from sd_scripts.options.gui_presets.readers import Unreadable
 from sd_scripts.options.network_arguments import unfold
+from sd_scripts.options.schema import OptionSpec
 
 KEY = "additional_parameters"
 _FLAG = re.compile(r"--[A-Za-z]")
@@ -23,7 +24,7 @@ def additional_parameters(it: Conversion) -> None:
     if line is None:
         return
     for name, texts in _parts(it, readers.split(line)):
-        spec = options_by_name().get(name)
+        spec = _option_of(name)
         if spec is None:
             it.say("ignored", KEY, f"--{name} is not used: there is no such option")
             continue
@@ -34,6 +35,13 @@ def additional_parameters(it: Conversion) -> None:
             continue
         if value is not None:
             set_besides(it, spec.name, value, KEY)
+
+
+def _option_of(name: str) -> OptionSpec | None:
+    """The option of this name, or the only one that begins with it, as command lines may be cut short."""
+    known = options_by_name()
+    matching = {spec.name: spec for full, spec in known.items() if full.startswith(name)}
+    return known.get(name) or (next(iter(matching.values())) if len(matching) == 1 else None)
 
 
 def _parts(it: Conversion, words: list[str]) -> list[tuple[str, list[str]]]:

@@ -127,7 +127,7 @@ COMMON: Table = {
     ),
     **_same(readers.flag, "save_state save_state_on_train_end log_config save_state_to_huggingface async_upload"),
     "sample_prompts": Field("sample_prompts", readers.multiline),  # the prompts themselves, not the path of a file
-    "sample_sampler": Field("sample_sampler", readers.word),
+    "sample_sampler": Field("sample_sampler", readers.word, families=(*SD, *SDXL), idle="euler_a"),
     **_same(readers.text, "log_tracker_name log_tracker_config wandb_run_name"),
     **_same(
         readers.word,

@@ -57,10 +57,12 @@ def _is_finite(value: float) -> bool:
 def whole(value: Any) -> int | None:
     """A whole number, also as text or as a float such as 64.0."""
     found = number(value)
-    if found is None or isinstance(found, int):
-        return found
-    if not found.is_integer():
+    if found is None:
+        return None
+    if isinstance(found, float) and not found.is_integer():
         raise Unreadable(value, "a whole number")
+    if abs(found) >= 2**63:  # no counter, size or seed of a trainer goes further
+        raise Unreadable(value, "a whole number below 2^63")
     return int(found)
 
 

@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from sd_scripts.options.families import FAMILIES
 from sd_scripts.options.gui_presets import readers
 from sd_scripts.options.gui_presets.conversion import Conversion, says_nothing
 from sd_scripts.options.gui_presets.families import BOXES
@@ -107,7 +108,11 @@ def noise(it: Conversion) -> None:
 
 
 def attention(it: Conversion) -> None:
-    """Once a box for xFormers, later a choice of xformers, sdpa or none."""
+    """Once a box for xFormers, later a choice of xformers, sdpa or none; only models with a U-Net go by it."""
+    if not FAMILIES[it.family].has(("unet",)):
+        reason = f"{FAMILIES[it.family].label} does not go by it; see attn_mode, use_flash_attn and use_sage_attn"
+        it.leave_out("xformers", reason, "xformers", True, "sdpa", "none")
+        return
     given = it.content.get("xformers")
     if not isinstance(given, str) or given.strip().lower() in ("true", "false", "1", "0", ""):
         chosen = "xformers" if it.take("xformers", readers.flag) else "none"
