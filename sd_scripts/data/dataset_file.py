@@ -1,88 +1,35 @@
 """Dataset files: [general], [[datasets]] and [[datasets.subsets]] in TOML or JSON.
 
 A key holds for everything inside its table unless an inner table says otherwise; what no table says comes from the
-command line or settings file. Keys are the options of `sd_scripts.options.dataset` and the few declared here; their
-types and limits are checked table by table, so that an error names the table.
+command line or settings file. Which keys there are is said by `sd_scripts.options.dataset_keys`; they are checked table
+by table, so that an error names the table.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 from sd_scripts.data.sources import Dataset, Sources, Subset
 from sd_scripts.errors import UserError
 from sd_scripts.options.build import try_build, unknown_name
 from sd_scripts.options.dataset import DatasetOptions
+from sd_scripts.options.dataset_keys import KEYS, KINDS, SPELLINGS, WITHOUT_EFFECT, DatasetFileOptions, Key
 from sd_scripts.options.problems import Problem, error, note, warning
-from sd_scripts.options.schema import Options, option
+from sd_scripts.options.recipes import trainers_of
+from sd_scripts.options.schema import OptionSpec
 from sd_scripts.options.toml_files import load_toml
-
-
-class SubsetKeys(Options):
-    """Keys that only a dataset file has."""
-
-    title: ClassVar[str] = "Dataset file"
-
-    image_dir: str | None = option(None, path="folder", help="The folder that holds the pictures.")
-    class_tokens: str | None = option(None, help="Caption of pictures that have no caption file.")
-    is_reg: bool = option(False, help="The pictures are regularisation pictures.")
-
-
-# A dataset file's names for options that are called differently elsewhere.
-SPELLINGS = {"batch_size": "train_batch_size", "num_repeats": "dataset_repeats"}
-
-# Options that say where data comes from, or hold for a run as a whole: not keys of a dataset file.
-NOT_KEYS = frozenset({
-    "train_data_dir", "reg_data_dir", "dataset_config", "prior_loss_weight", "on_bad_image",
-    "max_data_loader_n_workers", "persistent_data_loader_workers",
-    "cache_latents", "cache_latents_to_disk", "vae_batch_size", "skip_cache_check",
-    "train_batch_size", "dataset_repeats",
-    "in_json", "conditioning_data_dir", "dataset_class", "train_inpainting", "debug_dataset", "masked_loss", "cache_info",
-    "face_crop_aug_range", "skip_image_resolution",
-    "cache_text_encoder_outputs", "cache_text_encoder_outputs_to_disk", "text_encoder_batch_size",
-})  # fmt: skip
-# Keys that all subsets of a dataset share.
-DATASET_ONLY = frozenset({
-    "batch_size", "resolution", "enable_bucket", "min_bucket_reso", "max_bucket_reso", "bucket_reso_steps",
-    "bucket_no_upscale",
-})  # fmt: skip
-SUBSET_ONLY = frozenset({"image_dir", "is_reg"})
-
-NOT_YET = {
-    "metadata_file": "fine-tuning metadata files are not yet available; use image folders with caption files",
-    "conditioning_data_dir": "conditioning pictures are not yet available; leave it out",
-    "face_crop_aug_range": "cutting around faces is not yet available; leave it out",
-    "validation_split": "holding pictures back for validation is not yet available; leave it out",
-    "skip_image_resolution": "leaving out small pictures is not yet available; leave it out",
-    "custom_attributes": "custom attributes are not yet available; leave it out",
-}
-WITHOUT_EFFECT = {
-    "cache_info": "sizes and captions are read anew at each start, which is fast",
-    "network_multiplier": "no trainer uses it",
-    "validation_seed": "no pictures are held back for validation",
-}
-
-
-def known_keys() -> frozenset[str]:
-    """Every key that some table of a dataset file may hold."""
-    return frozenset(DatasetOptions.model_fields) - NOT_KEYS | set(SubsetKeys.model_fields) | set(SPELLINGS)
-
-
-def keys_of(level: str) -> frozenset[str]:
-    """Keys that a table may hold; `level` is "general", "dataset" or "subset"."""
-    left_out = {"general": SUBSET_ONLY, "dataset": SUBSET_ONLY, "subset": DATASET_ONLY}[level]
-    return known_keys() - left_out
 
 
 @dataclass(frozen=True)
 class _Table:
     name: str  # "[[datasets]] 1"
-    level: str
-    values: Mapping[str, Any]
+    level: str  # of dataset_keys.LEVELS
+    content: Mapping[str, Any]  # as it stands in the file
+    values: Mapping[str, Any]  # of options, checked
 
 
 def file_sources(options: DatasetOptions) -> Sources:
@@ -103,7 +50,8 @@ def file_sources(options: DatasetOptions) -> Sources:
     tables = _tables("[[datasets]]", "dataset", content.get("datasets"), path, problems)
     for number, table in enumerate(tables, 1):
         where = f"[[datasets.subsets]] of dataset {number},"
-        subsets = _tables(where, "subset", table.values.get("subsets"), path, problems)
+        subsets = _tables(where, "subset", table.content.get("subsets"), path, problems)
+        problems += _kind_problems(table, subsets, path)
         dataset = _dataset(options, path, (general, table), subsets, problems)
         datasets += [dataset] if dataset else []
     return Sources(tuple(datasets), tuple(problems), is_from_file=True)
@@ -143,46 +91,88 @@ def _tables(name: str, level: str, found: Any, path: Path, problems: list[Proble
 
 def _table(name: str, level: str, found: Any, path: Path, problems: list[Problem]) -> _Table:
     """A table of which every key is legal and every value has its type; what is not has become a problem."""
-    origin = f" in {name} of {path.name}"
+    origin = f"in {name} of {path.name}"
     if not isinstance(found, Mapping):
         problems.append(
             error("dataset_config", f"{name} of {path.name} is no table", "write it as in the documentation")
         )
-        return _Table(name, level, {})
-    kept = {}
+        return _Table(name, level, {}, {})
+    legal = {}
     for key, value in found.items():
-        if key == "subsets" and level == "dataset":
-            kept[key] = value
-        elif value is not None and (problem := _key_problem(key, value, level, origin)):
+        if value is None or (key == "subsets" and level == "dataset"):
+            continue
+        if problem := _place_problem(key, level, origin):
             problems.append(problem)
-        elif value is not None and key in known_keys():
-            kept[key] = _as_text(value) if key == "resolution" else value
-    own = {key: value for key, value in kept.items() if key in SubsetKeys.model_fields}
-    shared = {SPELLINGS.get(key, key): value for key, value in kept.items() if key not in own and key != "subsets"}
-    for model, values in ((SubsetKeys, own), (DatasetOptions, shared)):
-        problems += try_build(model, values, origin.strip())[1]
-    return _Table(name, level, kept)
+        else:
+            legal[KEYS[key].option] = _as_text(KEYS[key].spec, value)
+    options, found_problems = try_build(DatasetFileOptions, legal, origin)
+    problems += [_under_its_key(problem) for problem in found_problems]
+    values = {name: getattr(options, name) for name in legal} if options else {}
+    problems += _effect_problems(values, origin)
+    return _Table(name, level, found, values)
 
 
-def _key_problem(key: str, value: Any, level: str, origin: str) -> Problem | None:
-    if key in NOT_YET:
-        return error(key, f"{value!r}{origin}", NOT_YET[key]) if value else None
-    if key in WITHOUT_EFFECT:
-        return note(key, f"has no effect{origin}", WITHOUT_EFFECT[key])
-    if key not in known_keys():
-        return unknown_name(key, known_keys() | NOT_YET.keys() | WITHOUT_EFFECT.keys(), origin)
-    if key not in keys_of(level):
-        better = "[[datasets.subsets]]" if key in SUBSET_ONLY else "[[datasets]] or [general]"
-        return error(key, f"cannot stand{origin}", f"move it to {better}")
-    return None
+def _place_problem(name: str, level: str, origin: str) -> Problem | None:
+    """Why a key cannot stand in a table of this level."""
+    key = KEYS.get(name)
+    if key is not None:
+        return None if level in key.levels else error(name, f"cannot stand {origin}", f"move it to {key.tables}")
+    if trainers_of(name):
+        return error(
+            name, f"is no key of a dataset file ({origin})", "it belongs into the settings, beside dataset_config"
+        )
+    return unknown_name(name, KEYS, f" {origin}")
 
 
-def _as_text(resolution: Any) -> Any:
-    """512 and [512, 768] as the option writes them."""
-    if isinstance(resolution, list):
-        return ",".join(map(str, resolution))
-    is_number = isinstance(resolution, int) and not isinstance(resolution, bool)
-    return str(resolution) if is_number else resolution
+def _under_its_key(problem: Problem) -> Problem:
+    spelling = {option: key for key, option in SPELLINGS.items()}
+    return replace(problem, option=spelling.get(problem.option, problem.option))
+
+
+def _effect_problems(values: Mapping[str, Any], origin: str) -> list[Problem]:
+    """What is asked for and does nothing, or not yet."""
+    problems = []
+    for key in KEYS.values():
+        if key.option not in values or values[key.option] == key.spec.default:
+            continue
+        if key.name in WITHOUT_EFFECT:
+            problems.append(note(key.name, f"has no effect {origin}", WITHOUT_EFFECT[key.name]))
+        elif not key.spec.available:
+            problems.append(error(key.name, f"is not yet available ({origin})", "leave it out"))
+    return problems
+
+
+def _as_text(spec: OptionSpec, value: Any) -> Any:
+    """[512, 768] and 512 as options write sizes and ranges, which are texts; anything else as it is."""
+    numbers = value if isinstance(value, list) else [value] if spec.unit == "px" else []
+    is_size = spec.type is str and numbers and all(type(number) in (int, float) for number in numbers)
+    return ",".join(map(str, numbers)) if is_size else value
+
+
+def _kind_problems(table: _Table, subsets: Sequence[_Table], path: Path) -> list[Problem]:
+    """Subsets of several kinds in one dataset, and keys that its kind has no use for."""
+    kinds = {_kind(subset) for subset in subsets}
+    if len(kinds) > 1:
+        mixed = " and ".join(KINDS[kind] for kind in KINDS if kind in kinds)
+        text = f"{table.name} of {path.name} mixes subsets with {mixed}"
+        return [error("dataset_config", text, "make a dataset of each")]
+    return [
+        warning(key.name, f"has no effect in {place.name} of {path.name}", f"it is for {_kinds_of(key)}; remove it")
+        for kind in kinds
+        for place in (table, *subsets)
+        for key in KEYS.values()
+        if key.option in place.values and kind not in key.kinds
+    ]
+
+
+def _kind(subset: _Table) -> str:
+    if subset.content.get("conditioning_data_dir"):
+        return "controlnet"
+    return "finetuning" if subset.content.get("metadata_file") else "dreambooth"
+
+
+def _kinds_of(key: Key) -> str:
+    return " or ".join(f"datasets of {KINDS[kind]}" for kind in key.kinds)
 
 
 def _dataset(
@@ -192,14 +182,15 @@ def _dataset(
     if any(problem.level == "error" for problem in problems):
         return None
     subsets: dict[str, Subset] = {}
+    shared = {name: value for table in outer for name, value in table.values.items()}
     for table in tables:
-        values = {key: value for level in (*outer, table) for key, value in level.values.items() if key != "subsets"}
+        values = shared | dict(table.values)
         folder = values.get("image_dir")
         if not folder:
             problems.append(error("image_dir", f"is missing in {table.name} of {path.name}", "name the picture folder"))
             continue
         subset = _subset(options, values)
-        if str(folder) in subsets:
+        if folder in subsets:
             text = f"{folder} stands twice in one dataset of {path.name}; the second is not used"
             problems.append(warning("image_dir", text, "remove one, or raise num_repeats"))
         elif not subset.folder.is_dir():
@@ -207,17 +198,16 @@ def _dataset(
                 error("image_dir", f"{folder} in {table.name} of {path.name} is no folder", "mend the path")
             )
         else:
-            subsets[str(folder)] = subset
-    values = {key: value for level in outer for key, value in level.values.items() if key != "subsets"}
-    return Dataset(_overridden(options, values), tuple(subsets.values()))
+            subsets[folder] = subset
+    return Dataset(_overridden(options, shared), tuple(subsets.values()))
 
 
 def _subset(options: DatasetOptions, values: Mapping[str, Any]) -> Subset:
     merged = _overridden(options, values)
-    own = SubsetKeys(**{key: value for key, value in values.items() if key in SubsetKeys.model_fields})
-    return Subset(Path(str(own.image_dir)), merged.dataset_repeats, own.class_tokens, own.is_reg, merged)
+    class_tokens, is_reg = values.get("class_tokens"), values.get("is_reg", False)
+    return Subset(Path(values["image_dir"]), merged.dataset_repeats, class_tokens, is_reg, merged)
 
 
 def _overridden(options: DatasetOptions, values: Mapping[str, Any]) -> DatasetOptions:
-    shared = {SPELLINGS.get(key, key): value for key, value in values.items() if key not in SubsetKeys.model_fields}
-    return DatasetOptions(**{**options.model_dump(), **shared})
+    own = {name: value for name, value in values.items() if name in DatasetOptions.model_fields}
+    return DatasetOptions(**{**options.model_dump(), **own})

@@ -115,7 +115,7 @@ def expected(spec: OptionSpec) -> str:
     """What an option takes, in words: "one of a, b", "a whole number of at least 1"."""
     if spec.choices:
         return "one of " + ", ".join(str(choice) for choice in spec.choices)
-    kind = {bool: "true or false", int: "a whole number", float: "a number", str: "a text"}[spec.type]
+    kind = {bool: "true or false", int: "a whole number", float: "a number", str: "a text"}.get(spec.type, "a table")
     limits = [
         ("at least", spec.minimum),
         ("above", spec.exclusive_minimum),

@@ -3,10 +3,10 @@ from pathlib import Path
 
 import pytest
 
-from sd_scripts.data.dataset_file import DATASET_ONLY, SUBSET_ONLY, known_keys
 from sd_scripts.data.plan import DataPlan, plan_data
 from sd_scripts.errors import UserError
 from sd_scripts.options.dataset import DatasetOptions
+from sd_scripts.options.dataset_keys import KEYS, LEVELS, Key
 
 
 @pytest.fixture
@@ -92,9 +92,9 @@ SUBSET = '[[datasets]]\n[[datasets.subsets]]\nimage_dir = "IMAGES"\n'
     [
         (SUBSET + "shufle_caption = true", ["shufle_caption", "[[datasets.subsets]]", "data.toml", "shuffle_caption"]),
         ("[general]\nnum_repeat = 3\n" + SUBSET, ["num_repeat", "[general]", "num_repeats"]),
-        (SUBSET + 'num_repeats = "many"', ["dataset_repeats", "'many'", "[[datasets.subsets]] of dataset 1, 1"]),
+        (SUBSET + 'num_repeats = "many"', ["num_repeats", "'many'", "[[datasets.subsets]] of dataset 1, 1"]),
         (SUBSET + "keep_tokens = -1", ["keep_tokens", "at least 0"]),
-        (SUBSET + "batch_size = 2", ["batch_size", "move it to [[datasets]] or [general]"]),
+        (SUBSET + "batch_size = 2", ["batch_size", "move it to [general] or [[datasets]]"]),
         ('[general]\nimage_dir = "x"\n' + SUBSET, ["image_dir", "move it to [[datasets.subsets]]"]),
         ("[[dataset]]\nresolution = 512", ["dataset", "datasets"]),
         ("[general]\nflip_aug = true", ["has no [[datasets]]"]),
@@ -137,14 +137,76 @@ def test_keys_without_effect_are_said(planned):
     assert any("cache_info" in str(problem) and problem.level == "note" for problem in plan.problems)
 
 
-def test_every_key_that_the_field_knows_is_known(tmp_path):
-    """Keys of dataset files in the field; those without a meaning yet are refused by name, not as unknown."""
-    from sd_scripts.data.dataset_file import NOT_YET, WITHOUT_EFFECT
+# Keys of dataset files as people have them: type, and the tables of each kind of dataset (general, dataset, subset).
+FIELD = json.loads((Path(__file__).parent.parent / "data" / "dataset_keys.json").read_text(encoding="utf-8"))
+MARKS = {"g": "general", "d": "dataset", "s": "subset"}
+KIND_MARKS = {"db": "dreambooth", "ft": "finetuning", "cn": "controlnet"}
+VALUES = {
+    "bool": (True, 7),
+    "int": (64, "many"),
+    "float": (0.5, "much"),
+    "float | int": (0.5, "much"),
+    "str": ("x", 7),
+}
+VALUES |= {"int | [int,int]": (64, True), "[float,float]": ([1.0, 2.5], 7), "dict": ({"a": 1}, 7)}
+OTHER = {"resize_interpolation": "area", "alpha_mask": True}
 
-    field = (Path(__file__).parent.parent / "data" / "dataset_keys.txt").read_text(encoding="utf-8").split()
-    levels = dict(line.split(":") for line in field)
-    assert set(levels) <= known_keys() | set(NOT_YET) | set(WITHOUT_EFFECT)
-    for key, level in levels.items():
-        if key in known_keys():
-            assert (key in DATASET_ONLY) == (level == "gd"), key
-            assert (key in SUBSET_ONLY) == (level == "s" and key != "alpha_mask"), key
+
+@pytest.mark.parametrize("name", FIELD)
+def test_every_key_that_the_field_knows_may_stand_where_it_may_there(name):
+    key = KEYS[name]
+    for mark, kind in KIND_MARKS.items():
+        allowed = {MARKS[level] for level in FIELD[name].get(mark, "")}
+        assert allowed <= (set(key.levels) if kind in key.kinds else set()), kind
+        assert bool(allowed) == (kind in key.kinds), kind
+
+
+def test_there_are_no_other_keys():
+    assert set(KEYS) == set(FIELD)
+
+
+def at(level: str, line: str) -> str:
+    """A dataset file with a line in a table of this level."""
+    tables = {name: f"[{name}]" if name == "general" else "" for name in LEVELS} | {"dataset": "[[datasets]]"}
+    tables["subset"] = '[[datasets.subsets]]\nimage_dir = "IMAGES"'
+    tables[level] += f"\n{line}"
+    return "\n".join(tables.values())
+
+
+def toml(name: str, value: object) -> str:
+    import tomli_w
+
+    return tomli_w.dumps({name: value}) if not isinstance(value, dict) else f"{name} = {{ a = 1 }}"
+
+
+TABLES = {"general": "[general]", "dataset": "[[datasets]] 1", "subset": "[[datasets.subsets]] of dataset 1, 1"}
+CASES = [
+    (key, level) for key in KEYS.values() for level in LEVELS if key.name != "image_dir"
+]  # that one is in every file
+
+
+@pytest.mark.parametrize(("key", "level"), CASES, ids=lambda case: getattr(case, "name", case))
+def test_a_key_is_taken_checked_or_refused_at_each_level(planned, key: Key, level):
+    good, bad = VALUES[FIELD[key.name]["type"]]
+    found = errors(planned(at(level, toml(key.name, OTHER.get(key.name, good))), cache_latents=False))
+    own = [message for message in found if message.startswith(f"{key.name}: ")]
+    if level not in key.levels:
+        assert own == [f"{key.name}: cannot stand in {TABLES[level]} of data.toml - move it to {key.tables}"]
+        return
+    assert own == [] if key.spec.available else "is not yet available" in own[0]
+    wrong = errors(planned(at(level, toml(key.name, bad))))
+    assert any(m.startswith(f"{key.name}: {bad!r} is not") and f"in {TABLES[level]} of data.toml" in m for m in wrong)
+
+
+def test_kinds_are_not_mixed_and_keys_of_another_kind_are_named(planned):
+    other = '[[datasets.subsets]]\nmetadata_file = "m.json"\n'
+    found = errors(planned(SUBSET + other))
+    assert any("[[datasets]] 1 of data.toml mixes subsets with folders with caption files" in text for text in found)
+    plan = planned("[[datasets]]\n" + other + "is_reg = true\n")
+    notes = [str(problem) for problem in plan.problems if problem.option == "is_reg"]
+    assert len(notes) == 1 and "has no effect in [[datasets.subsets]] of dataset 1, 1 of data.toml" in notes[0]
+
+
+def test_an_option_of_the_settings_is_sent_there(planned):
+    (message,) = errors(planned(SUBSET + "learning_rate = 1e-4"))
+    assert message.startswith("learning_rate: is no key of a dataset file") and "settings" in message
