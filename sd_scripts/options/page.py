@@ -8,11 +8,14 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 from sd_scripts.options.build import expected
+from sd_scripts.options.dataset_keys import KEYS, KINDS
 from sd_scripts.options.families import FAMILIES, labels
 from sd_scripts.options.launch import Launch
+from sd_scripts.options.network_arguments import NetworkArguments, kinds_with
 from sd_scripts.options.recipes import RECIPES, CommonOptions, TrainingOptions
 from sd_scripts.options.schema import Options, OptionSpec, groups, specs
 
@@ -50,11 +53,38 @@ def _lines() -> Iterator[str]:
             yield ""
             yield f"## Only {_scripts(method)}"
             yield from _table(own)
+    yield from _network_arguments()
+    yield from _dataset_file()
     yield ""
     yield "## Launch"
     yield ""
     yield "How the GUI starts a trainer with `accelerate launch`; forms and presets hold these options, trainers do not."
     yield from _table(list(specs(Launch).values()))
+
+
+def _network_arguments() -> Iterator[str]:
+    yield ""
+    yield "## Items of network_args"
+    yield ""
+    yield "Each a text `name=value` in the list `network_args`; forms show them as fields."
+    rows = specs(NetworkArguments).values()
+    yield from _table([replace(spec, help=f"{spec.help} For {', '.join(kinds_with(spec))}.") for spec in rows])
+
+
+def _dataset_file() -> Iterator[str]:
+    yield ""
+    yield "## Keys of a dataset file"
+    yield ""
+    yield "In `dataset_config`, TOML or JSON. A key holds for all that its table holds; the innermost one counts. What no table"
+    yield "says comes from the options above. A size may also be a number or a list, as in `resolution = [512, 768]`."
+    yield ""
+    yield "| key | takes | tables | for | what it does |"
+    yield "| --- | --- | --- | --- | --- |"
+    for key in KEYS.values():
+        takes = _cell(expected(key.spec).replace("one of ", ""))
+        kinds = "all" if key.kinds == tuple(KINDS) else ", ".join(KINDS[kind] for kind in key.kinds)
+        about = f"as `{key.option}`" if key.option != key.name else _cell(_about(key.spec))
+        yield f"| `{key.name}` | {takes} | {key.tables.replace(' or ', ', ')} | {kinds} | {about} |"
 
 
 def _scripts(method: str) -> str:
