@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import re
-
 from sd_scripts.data.buckets import Buckets, Fit, Size, fit_exactly, round_limits
 from sd_scripts.options.dataset import Images
 from sd_scripts.options.problems import Problem, error, warning
+from sd_scripts.options.sizes import check_bucket_steps, check_resolution, parse_resolution
 
 
 class Sizing:
@@ -36,11 +35,9 @@ def make_sizing(options: Images, divisor: int) -> tuple[Sizing | None, list[Prob
         divisor: sides of training pictures must be multiples of so many px.
     """
     resolution = parse_resolution(options.resolution)
+    problems = check_resolution(options.resolution, divisor)
     if resolution is None:
-        return None, [
-            error("resolution", f"{options.resolution!r} is no size", "write 512, or width,height as in 512,768")
-        ]
-    problems = _check_resolution(resolution, divisor)
+        return None, problems
     if options.enable_bucket and not problems:
         problems += _check_buckets(options, resolution, divisor)
     if any(problem.level == "error" for problem in problems):
@@ -48,30 +45,9 @@ def make_sizing(options: Images, divisor: int) -> tuple[Sizing | None, list[Prob
     return Sizing(options, resolution), problems
 
 
-def parse_resolution(text: str) -> Size | None:
-    """(width, height) of "512", "512,768" or "512x768"; None for anything else."""
-    match = re.fullmatch(r"\s*(\d+)\s*(?:[,x]\s*(\d+)\s*)?", text)
-    if match is None or not int(match[1]) or (match[2] and not int(match[2])):
-        return None
-    return int(match[1]), int(match[2] or match[1])
-
-
-def _check_resolution(resolution: Size, divisor: int) -> list[Problem]:
-    wrong = [side for side in dict.fromkeys(resolution) if side % divisor]
-    problems = []
-    for side in wrong:
-        below, above = side // divisor * divisor, -(-side // divisor) * divisor
-        nearest = f"nearest are {below} and {above}" if below else f"nearest is {above}"
-        problems.append(error("resolution", f"{side} is not a multiple of {divisor}", nearest))
-    return problems
-
-
 def _check_buckets(options: Images, resolution: Size, divisor: int) -> list[Problem]:
     step, smallest, largest = options.bucket_reso_steps, options.min_bucket_reso, options.max_bucket_reso
-    problems = []
-    if step % divisor:
-        text = f"{step} is not a multiple of {divisor}, which this model needs"
-        problems.append(error("bucket_reso_steps", text, f"nearest is {max(1, round(step / divisor)) * divisor}"))
+    problems = check_bucket_steps(step, divisor)
     if smallest > min(resolution):
         text = f"{smallest} is above the shorter side of the resolution, {min(resolution)}"
         problems.append(error("min_bucket_reso", text, f"set min_bucket_reso to {min(resolution)} or less"))

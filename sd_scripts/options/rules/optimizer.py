@@ -1,0 +1,70 @@
+"""Rules: optimizer, learning rates, schedule, length."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from sd_scripts.errors import ConfigError
+from sd_scripts.options.memory import Memory
+from sd_scripts.options.methods import Network
+from sd_scripts.options.optimizer_names import OptimizerChoice, check_optimizer, choose_optimizer
+from sd_scripts.options.problems import Problem, error, note
+from sd_scripts.options.rules.base import Rule, items
+from sd_scripts.options.scheduler_names import check_scheduler
+from sd_scripts.options.training import Length, Optimizer, Scheduler
+
+LORA_PLUS = ("loraplus_lr_ratio", "loraplus_unet_lr_ratio", "loraplus_text_encoder_lr_ratio")
+
+
+def optimizer_is_known(options: Optimizer) -> Iterator[Problem]:
+    yield from check_optimizer(options)
+
+
+def scheduler_is_known(options: Scheduler) -> Iterator[Problem]:
+    yield from check_scheduler(options)
+
+
+def epochs_decide_over_steps(options: Length) -> Iterator[Problem]:
+    if options.max_train_epochs is not None and "max_train_steps" in options.model_fields_set:
+        yield note("max_train_steps", "not used, because max_train_epochs is set", "leave one of the two out")
+
+
+def adaptive_optimizers_take_one_rate(options: Network) -> Iterator[Problem]:
+    """LoRA+ is two rates in one part."""
+    choice = _chosen(options)
+    if choice is None or not choice.is_adaptive:
+        return
+    for name, ratio in items(options.network_args).items():
+        if name in LORA_PLUS and ratio not in ("", "1", "1.0"):
+            yield error(
+                "network_args",
+                f"{name}={ratio}: this optimizer finds one rate for all weights",
+                "leave it out, or choose another optimizer",
+            )
+
+
+def fused_passes_fit_the_optimizer(options: Memory) -> Iterator[Problem]:
+    choice = _chosen(options)
+    if choice is None:
+        return
+    if options.fused_backward_pass and not choice.path.endswith(".Adafactor"):
+        yield error("fused_backward_pass", "needs Adafactor", 'set optimizer_type = "AdaFactor"')
+    if options.blockwise_fused_optimizers and choice.is_schedule_free:
+        yield error("blockwise_fused_optimizers", "excludes schedule-free optimizers", "choose another optimizer")
+
+
+def _chosen(options: Optimizer) -> OptimizerChoice | None:
+    """The optimizer that is asked for; None where that has problems of its own."""
+    try:
+        return choose_optimizer(options)
+    except ConfigError:
+        return None
+
+
+RULES: tuple[Rule, ...] = (
+    optimizer_is_known,
+    scheduler_is_known,
+    epochs_decide_over_steps,
+    adaptive_optimizers_take_one_rate,
+    fused_passes_fit_the_optimizer,
+)
