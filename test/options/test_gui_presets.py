@@ -347,6 +347,7 @@ def test_arguments_that_the_lora_type_has_not_are_left_out_and_named():
     ("content", "module", "architecture"),
     [
         ({"LoRA_type": "Flux1"}, "networks.lora_flux", "flux"),
+        ({"LoRA_type": "Flux1", "model_type": "chroma"}, "networks.lora_flux", "chroma"),
         ({"LoRA_type": "Standard", "flux1_checkbox": True}, "networks.lora_flux", "flux"),
         ({"LoRA_type": "Flux1", "sdxl": True}, "networks.lora", "sdxl"),
         ({"LoRA_type": "Standard", "sd3_checkbox": True}, "networks.lora_sd3", "sd3"),
@@ -358,6 +359,10 @@ def test_lora_type_and_family_are_brought_together(content, module, architecture
     assert (made.values["network_module"], made.architecture) == (module, architecture)
     is_odd = content["LoRA_type"] != "LyCORIS/LoKr" and "sd3_checkbox" not in content
     assert kinds(made, "LoRA_type") == (["converted"] if is_odd else [])
+
+
+def test_the_family_that_a_lora_type_tells_has_its_fields():
+    assert convert({"LoRA_type": "Flux1", "guidance_scale": 1.0}).values["guidance_scale"] == 1.0
 
 
 def test_an_unknown_lora_type_is_named():
@@ -447,6 +452,7 @@ def test_network_args_beside_the_lora_type_are_items_too():
         ({"LoRA_type": "Standard", "extra_accelerate_launch_args": "--a b"}, "extra_accelerate_launch_args",
          ["--a", "b"]),
         ({"LoRA_type": "Standard", "persistent_data_loader_workers": 0}, "persistent_data_loader_workers", False),
+        ({"LoRA_type": "LyCORIS/LoHa", "use_conv_cp": True}, "use_tucker", True),
         ({"LoRA_type": "Standard", "alpha_mask": "true"}, "alpha_mask", True),  # by the option's own name
     ],
 )  # fmt: skip

@@ -4,12 +4,16 @@ import json
 from pathlib import Path
 
 import pytest
+import tomli_w
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from sd_scripts.errors import UserError
 from sd_scripts.options.build import try_build
-from sd_scripts.options.gui_presets import keys_of
+from sd_scripts.options.gui_presets import idle_values, keys_of
+from sd_scripts.options.gui_presets.conversion import says_nothing
+from sd_scripts.options.gui_presets.families import BOXES
+from sd_scripts.options.gui_presets.fields import TABLES
 from sd_scripts.options.launch import Launch
 from sd_scripts.options.network_arguments import NetworkArguments
 from sd_scripts.options.preset_files import load_file
@@ -318,9 +322,6 @@ def test_any_json_value_in_any_key_is_read_or_refused(tmp_path, content, kind):
 @given(st.sampled_from(KEYS), ANYTHING.filter(lambda value: not isinstance(value, dict)))
 def test_no_value_is_lost_without_a_word(tmp_path, key, value):
     """A key alone on a LoRA preset: it sets something, or is named, or says nothing."""
-    from sd_scripts.options.gui_presets.conversion import says_nothing
-    from sd_scripts.options.gui_presets.families import BOXES
-
     loaded = load_json(tmp_path, {"LoRA_type": "Standard", key: value})
     sets = set(loaded.values) - {"network_module"}
     is_said = any(finding.key for finding in loaded.findings)
@@ -329,19 +330,14 @@ def test_no_value_is_lost_without_a_word(tmp_path, key, value):
 
 def is_a_default(key, value):
     """Values that mean the same as unset: the form's own words for it, and lists of nothing."""
-    from sd_scripts.options.gui_presets import _idle_values
-    from sd_scripts.options.gui_presets.fields import TABLES
-
     unset = TABLES["adapter"][key].unset if key in TABLES["adapter"] else ()
     words = {"noise_offset_type": ("Multires",), "LoRA_type": (value,), "model_type": ("flux",), "clip_skip": (1,)}
-    return str(value).strip() in map(str, (*unset, *_idle_values(key), *words.get(key, ()))) or not value
+    return str(value).strip() in map(str, (*unset, *idle_values(key), *words.get(key, ()))) or not value
 
 
 @settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.dictionaries(st.sampled_from(KEYS), ANYTHING, max_size=6))
 def test_any_toml_value_in_any_key_is_read_or_refused(tmp_path, content):
-    import tomli_w
-
     try:
         text = tomli_w.dumps(without_null(content))
         loaded = load_file(write(tmp_path, "a.toml", text))

@@ -13,22 +13,16 @@ from functools import lru_cache, partial
 from typing import Any
 
 from sd_scripts.options.gui_presets import adapters, extra
-from sd_scripts.options.gui_presets.conversion import Conversion, says_nothing
+from sd_scripts.options.gui_presets.conversion import Conversion, described, says_nothing
 from sd_scripts.options.gui_presets.families import architecture_of, method_of
 from sd_scripts.options.gui_presets.fields import METHOD_LABELS, TABLES, Table
 from sd_scripts.options.gui_presets.findings import Finding
 from sd_scripts.options.gui_presets.known import options_by_name, options_of, read_option
-from sd_scripts.options.gui_presets.omitted import OMITTED, RENAMED
+from sd_scripts.options.gui_presets.omitted import IDLE, OMITTED, RENAMED
 from sd_scripts.options.gui_presets.readers import is_blank
 from sd_scripts.options.gui_presets.rules import RULES, Rule
 
 __all__ = ["Converted", "Finding", "convert", "form_keys", "keys_of"]
-
-ALL_RULES: tuple[Rule, ...] = (
-    *RULES,
-    Rule(adapters.network, adapters.KEYS, ("adapter",)),
-    Rule(extra.additional_parameters, (extra.KEY,)),  # last: it is told what the fields said
-)
 
 
 @dataclass(frozen=True)
@@ -47,6 +41,8 @@ def convert(content: Mapping[str, Any]) -> Converted:
     method = method_of(content)
     architecture, odd = architecture_of(content, method)
     it = Conversion(content, method, architecture, findings=[*renamed, *odd])
+    if method == "adapter":
+        adapters.settle_family(it)  # first: it decides which fields are there
     for key, rule in table_of(method).items():
         if key in content:
             it.plain(key, rule)
@@ -73,7 +69,7 @@ def table_of(method: str | None) -> Table:
 
 def rules_of(method: str | None) -> tuple[Rule, ...]:
     """The rules of a tab; of all of them where the tab is not clear."""
-    return tuple(rule for rule in ALL_RULES if method is None or not rule.methods or method in rule.methods)
+    return tuple(rule for rule in RULES if method is None or not rule.methods or method in rule.methods)
 
 
 @lru_cache
@@ -108,33 +104,24 @@ def _leftover(it: Conversion, key: str) -> None:
     value = it.content[key]
     label = METHOD_LABELS[it.method] if it.method else "this kind of training"
     if key in OMITTED:
-        it.leave_out(key, OMITTED[key], *_idle_values(key), it.content.get("pretrained_model_name_or_path"))
-    elif key in options_of(it.method):
-        spec = options_by_name()[key]
+        it.leave_out(key, OMITTED[key], *idle_values(key), it.content.get("pretrained_model_name_or_path"))
+    elif (spec := options_by_name().get(key)) and spec.name in options_of(it.method):
         found = it.take(key, partial(read_option, spec))
         if found is not None:
             extra.set_besides(it, spec.name, found, key)
     elif key in keys_of(None):
-        it.leave_out(key, f"{label} has no such setting", *_idle_values(key))
+        it.leave_out(key, f"{label} has no such setting", *idle_values(key))
     elif not is_blank(value):
         nearest = difflib.get_close_matches(key, [*keys_of(it.method), *options_of(it.method)], n=1, cutoff=0.75)
         hint = f"; did you mean {nearest[0]}?" if nearest else ""
         it.leave_out(key, f"nothing has this name{hint}")
 
 
-_IDLE: Mapping[str, tuple[Any, ...]] = {
-    # entries of lists and boxes of a preparation that no longer is: their untouched values say nothing
-    "model_list": ("custom",),
-    "save_as_bool": (True,),
-    "batch_size": (1,),
-    "full_path": (True,),
-}
-
-
-def _idle_values(key: str) -> tuple[Any, ...]:
+def idle_values(key: str) -> tuple[Any, ...]:
+    """Values of a key that an untouched field holds, and that are not worth a word where they are not used."""
     fields = [table[key] for table in TABLES.values() if key in table]
     items = [adapters.ITEMS[key]] if key in adapters.ITEMS else []
-    return (*_IDLE.get(key, ()), *(entry.idle for entry in (*fields, *items)))
+    return (*IDLE.get(key, ()), *(entry.idle for entry in (*fields, *items)))
 
 
 def _keep_what_the_trainer_has(it: Conversion) -> None:
@@ -145,4 +132,4 @@ def _keep_what_the_trainer_has(it: Conversion) -> None:
         key = it.origins.get(name, name)
         if not says_nothing(value) and key in it.content:
             reason = OMITTED.get(name, f"{METHOD_LABELS.get(it.method or '', 'no trainer')} has no such option")
-            it.say("ignored", key, f"is not used: {reason}")
+            it.say("ignored", key, f"{described(value, key)} is not used: {reason}")

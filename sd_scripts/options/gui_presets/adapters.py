@@ -7,11 +7,23 @@ from typing import Any
 from sd_scripts.options.families import FAMILIES
 from sd_scripts.options.gui_presets import readers
 from sd_scripts.options.gui_presets.conversion import Conversion
+from sd_scripts.options.gui_presets.families import is_chroma
 from sd_scripts.options.gui_presets.networks import ALGO_NAMES, ITEMS, OF_FAMILY, PLAIN, TYPES, families_of, find_type
 from sd_scripts.options.network_arguments import NetworkArguments
 from sd_scripts.options.schema import specs
 
 KEYS = ("LoRA_type", "train_lora_ggpo", *ITEMS)
+
+
+def settle_family(it: Conversion) -> None:
+    """Where no box is ticked, a LoRA type that is made for one family tells which."""
+    given = it.content.get("LoRA_type")
+    name = find_type(given) if isinstance(given, str) else None
+    if it.architecture is None and name in ("Flux1 OFT", *OF_FAMILY.values()):
+        family = families_of(TYPES[name])[0]
+        it.architecture = "chroma" if family == "flux" and is_chroma(it.content) else family
+        label = FAMILIES[it.architecture].label
+        it.say("converted", "LoRA_type", f"no box says the model family; by {name} it is {label}")
 
 
 def network(it: Conversion) -> None:
@@ -38,11 +50,7 @@ def _type_of(it: Conversion) -> str | None:
         return None
     if given and name != given:
         it.say("renamed", "LoRA_type", f"{given} is now called {name}")
-    families = families_of(TYPES[name])
-    if it.architecture is None and it.family not in families:
-        it.architecture = families[0]
-        it.say("converted", "LoRA_type", f"no box says the model family; by {name} it is {FAMILIES[families[0]].label}")
-    if it.family in families:
+    if it.family in families_of(TYPES[name]):
         return name
     label = FAMILIES[it.family].label
     own = OF_FAMILY.get(it.family, "Standard")

@@ -61,11 +61,12 @@ def architecture_of(content: Mapping[str, Any], method: str | None) -> tuple[str
     for key, _ in ticked[1:]:
         findings.append(Finding("ignored", key, f"the file is for {ticked[0][1]}, of which the box is ticked too"))
     family = ticked[0][1] if ticked else None
-    if family == "flux" and _is_chroma(content):
+    if family == "flux" and is_chroma(content):
         family = "chroma"
     return family, findings
 
 
-def _is_chroma(content: Mapping[str, Any]) -> bool:
+def is_chroma(content: Mapping[str, Any]) -> bool:
+    """Whether a FLUX.1 preset is for Chroma."""
     value = content.get("model_type")
     return not is_blank(value) and isinstance(value, str) and word(value) == "chroma"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 OMITTED: Mapping[str, str] = {
     "model_list": "an entry of the form's model list; the model is pretrained_model_name_or_path",
@@ -16,6 +17,12 @@ OMITTED: Mapping[str, str] = {
     "no_token_padding": "only DreamBooth training has it",
     "stop_text_encoder_training": "only DreamBooth training can stop the text encoder midway",
     "train_blocks": "only adapters of FLUX.1 can be limited to a kind of blocks",
+}
+IDLE: Mapping[str, tuple[Any, ...]] = {  # what an untouched form holds in those keys
+    "model_list": ("custom",),
+    "save_as_bool": (True,),
+    "batch_size": (1,),
+    "full_path": (True,),
 }
 RENAMED: Mapping[str, str] = {
     "lora_network_weights": "network_weights",
