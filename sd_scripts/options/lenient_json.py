@@ -65,9 +65,23 @@ def parse(text: str, origin: str) -> tuple[Any, tuple[str, ...]]:
 
     try:
         content = json.loads(text, object_pairs_hook=pairs)
+        is_plain = _is_flat_enough(content)
     except (ValueError, RecursionError):  # ValueError also: a whole number of thousands of digits
+        is_plain = False
+    if not is_plain:
         content, repeated = _Reader(text, origin).read()
     return _whole_characters(content, text), tuple(repeated)
+
+
+def _is_flat_enough(content: Any) -> bool:
+    """Whether nothing lies deeper than MAX_DEPTH: what reads the content may then go through it by recursion."""
+    level = [content]
+    for _ in range(MAX_DEPTH + 1):
+        inner = [item.values() if isinstance(item, dict) else item for item in level if isinstance(item, (dict, list))]
+        level = [value for values in inner for value in values]
+        if not level:
+            return True
+    return False
 
 
 def _whole_characters(content: Any, text: str) -> Any:

@@ -25,6 +25,7 @@ from sd_scripts.options.toml_files import load_toml, read_settings
 __all__ = ["Finding", "LoadedFile", "load_file"]
 
 FileKind = Literal["settings_toml", "settings_json", "gui_json"]
+MAX_KEYS = 2000  # five times what the largest form has
 MAX_SECTIONS = 16  # levels of objects in objects
 _IMAGE_ENTRY = {"caption", "tags", "image_size", "train_resolution"}  # of a metadata file of pictures
 _NO_OPTION = {  # what the known GUI writes into its TOML files although no trainer has it
@@ -74,6 +75,7 @@ def _is_json(path: Path) -> bool:
 
 def _load_toml(path: Path) -> LoadedFile:
     values = read_settings(path)
+    _refuse_too_many(path, values)
     source = path if path.exists() else path.with_name(path.name + ".toml")
     repeated = _repeated_in_sections(load_toml(source))
     findings = [Finding("converted", key, "stands in several sections; the last one counts") for key in repeated]
@@ -91,6 +93,7 @@ def _load_json(path: Path) -> LoadedFile:
     _refuse_other_kinds(path, content)
     findings = [Finding("converted", key, "stands in the file twice; the last one counts") for key in repeated]
     flat, unwrapped = _flattened(content)
+    _refuse_too_many(path, flat)
     findings += unwrapped
     ours = [key for key in flat if key in keys_of(None) or key in known.options_by_name() or key in form_keys()]
     said = [key for key, value in flat.items() if not is_blank(value)]  # headings of sections are keys with null
@@ -118,6 +121,11 @@ def _refuse_other_kinds(path: Path, content: Any) -> None:
     entries = [value for value in content.values() if isinstance(value, dict)]
     if entries and all(entry and entry.keys() <= _IMAGE_ENTRY for entry in entries):
         raise UserError(f"{path}: this is a metadata file of pictures, not a settings file; give it as in_json")
+
+
+def _refuse_too_many(path: Path, keys: Mapping[str, Any]) -> None:
+    if len(keys) > MAX_KEYS:
+        raise UserError(f"{path}: this is no settings file: it holds {len(keys)} keys")
 
 
 def _flattened(content: Mapping[str, Any]) -> tuple[dict[str, Any], list[Finding]]:

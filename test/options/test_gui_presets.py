@@ -106,7 +106,7 @@ def settings_of(tab, facts):
     ]
 
 
-@pytest.mark.parametrize(("tab", "key", "target", "facts", "family", "kind"), cases())
+@pytest.mark.parametrize(("tab", "key", "target", "facts", "family", "kind"), list(cases()))
 def test_a_field_becomes_what_the_gui_made_of_it(tab, key, target, facts, family, kind):
     given, becomes = facts["example"]
     content = {**MARK[tab], **BOXES[family], **({"LoRA_type": kind} if kind else {}), **facts.get("needs", {})}

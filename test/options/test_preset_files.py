@@ -19,6 +19,7 @@ from sd_scripts.options.network_arguments import NetworkArguments
 from sd_scripts.options.preset_files import load_file
 from sd_scripts.options.recipes import RECIPES, recipe_for
 from sd_scripts.options.schema import specs
+from sd_scripts.options.toml_files import write_settings
 
 CIRCULATION = Path(__file__).parents[3] / "shared" / "reference" / "configs_in_circulation"
 FILES = sorted(CIRCULATION.glob("*.json"))
@@ -80,13 +81,20 @@ def test_the_kind_is_told(tmp_path, name, content, kind, method):
         ("a.toml", "seed = " + "9" * 5000, "not valid TOML"),
         ("a.toml", "seed = " + "[" * 5000, "nested"),
         ("a.json", '{"seed": ' * 5000, "nested"),
+        ("a.json", '{"LoRA_type": "Standard", "seed": ' + "[" * 500 + '"\\ud800"' + "]" * 500 + "}", "nested"),
     ],
+    ids=lambda value: repr(value)[:24],
 )
 def test_other_files_are_refused_with_what_they_are(tmp_path, name, content, words):
     with pytest.raises(UserError) as failure:
         load_file(write(tmp_path, name, content))
     assert words in str(failure.value)
     assert name in str(failure.value)
+
+
+def test_a_file_of_thousands_of_keys_is_refused_at_once(tmp_path):
+    with pytest.raises(UserError, match="3001 keys"):
+        load_json(tmp_path, {"LoRA_type": "Standard", **dict.fromkeys(map(str, range(3000)), 1)})
 
 
 @pytest.mark.parametrize("name", ["none.json", "none.toml", "none", "."])
@@ -276,7 +284,7 @@ def test_files_in_circulation_mean_what_they_say(file):
 
 @in_circulation
 @pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)
-def test_files_in_circulation_fit_the_options(file):
+def test_files_in_circulation_fit_the_options_and_come_back_equal(tmp_path, file):
     loaded = load_file(file)
     recipe = recipe_for(loaded.method, loaded.architecture or "sd1")
     parts = {recipe.options: {}, NetworkArguments: {}, Launch: {}}
@@ -287,6 +295,8 @@ def test_files_in_circulation_fit_the_options(file):
     for model, values in parts.items():
         options, problems = try_build(model, values)
         assert options is not None, [str(problem) for problem in problems]
+        write_settings(tmp_path / "again.toml", options)
+        assert try_build(model, load_file(tmp_path / "again.toml").values)[0] == options
 
 
 # Hostile files
@@ -301,7 +311,7 @@ ANYTHING = st.recursive(
 KEYS = sorted(keys_of(None) | set().union(*(specs(recipe.options) for recipe in RECIPES.values())))
 
 
-@settings(max_examples=250, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     st.dictionaries(st.sampled_from(KEYS) | st.text(max_size=8), ANYTHING, max_size=8),
     st.sampled_from(["", "Flux1", "LoCon"]),
@@ -318,7 +328,7 @@ def test_any_json_value_in_any_key_is_read_or_refused(tmp_path, content, kind):
     assert all(value is not None for value in loaded.values.values())
 
 
-@settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=120, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.sampled_from(KEYS), ANYTHING.filter(lambda value: not isinstance(value, dict)))
 def test_no_value_is_lost_without_a_word(tmp_path, key, value):
     """A key alone on a LoRA preset: it sets something, or is named, or says nothing."""
@@ -335,7 +345,7 @@ def is_a_default(key, value):
     return str(value).strip() in map(str, (*unset, *idle_values(key), *words.get(key, ()))) or not value
 
 
-@settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=120, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.dictionaries(st.sampled_from(KEYS), ANYTHING, max_size=6))
 def test_any_toml_value_in_any_key_is_read_or_refused(tmp_path, content):
     try:

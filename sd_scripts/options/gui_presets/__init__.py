@@ -25,6 +25,9 @@ from sd_scripts.options.gui_presets.rules import RULES, Rule
 __all__ = ["Converted", "Finding", "convert", "form_keys", "keys_of"]
 
 
+MAX_HINTS = 40  # the search for near names takes milliseconds each
+
+
 @dataclass(frozen=True)
 class Converted:
     """What a preset file says: whose it is, options by name, and what was found on the way."""
@@ -52,9 +55,8 @@ def convert(content: Mapping[str, Any]) -> Converted:
         if any(key in content for key in rule.keys):
             rule.apply(it)
             it.seen.update(rule.keys)
-    for key in content:
-        if key not in it.seen:
-            _leftover(it, key)
+    unknown = [key for key in content if key not in it.seen and not _is_leftover_known(it, key)]
+    _name_unknown(it, unknown)
     _keep_what_the_trainer_has(it)
     return Converted(method, it.architecture, it.values, tuple(dict.fromkeys(it.findings)))
 
@@ -99,9 +101,8 @@ def _with_current_names(content: Mapping[str, Any]) -> tuple[dict[str, Any], lis
     return current, findings
 
 
-def _leftover(it: Conversion, key: str) -> None:
-    """A key that the tab does not have: one of another tab, an option by its own name, or an unknown one."""
-    value = it.content[key]
+def _is_leftover_known(it: Conversion, key: str) -> bool:
+    """Take a key that the tab does not have, if it is one of another tab or an option by its own name."""
     label = METHOD_LABELS[it.method] if it.method else "this kind of training"
     if key in OMITTED:
         it.leave_out(key, OMITTED[key], *idle_values(key), it.content.get("pretrained_model_name_or_path"))
@@ -109,12 +110,23 @@ def _leftover(it: Conversion, key: str) -> None:
         found = it.take(key, partial(read_option, spec))
         if found is not None:
             extra.set_besides(it, spec.name, found, key)
-    elif key in keys_of(None):
+    elif spec or key in keys_of(None):
         it.leave_out(key, f"{label} has no such setting", *idle_values(key))
-    elif not is_blank(value):
-        nearest = difflib.get_close_matches(key, [*keys_of(it.method), *options_of(it.method)], n=1, cutoff=0.75)
+    else:
+        return False
+    return True
+
+
+def _name_unknown(it: Conversion, keys: list[str]) -> None:
+    """Say which keys nothing has the name of, the first ones with the nearest name."""
+    keys = [key for key in keys if not is_blank(it.content[key])]
+    names = [*keys_of(it.method), *options_of(it.method)]
+    for key in keys[:MAX_HINTS]:
+        nearest = difflib.get_close_matches(key, names, n=1, cutoff=0.75)
         hint = f"; did you mean {nearest[0]}?" if nearest else ""
         it.leave_out(key, f"nothing has this name{hint}")
+    for key in keys[MAX_HINTS:]:
+        it.leave_out(key, "nothing has this name")
 
 
 def idle_values(key: str) -> tuple[Any, ...]:
