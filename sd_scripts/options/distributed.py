@@ -2,7 +2,7 @@
 
 from typing import Any, ClassVar, Literal
 
-from sd_scripts.options.schema import SET, Options, option
+from sd_scripts.options.schema import Options, option
 
 DEEPSPEED: dict[str, Any] = {"deepspeed": True}
 STAGE_3: dict[str, Any] = DEEPSPEED | {"zero_stage": 3}
@@ -106,7 +106,7 @@ class Distributed(Options):
         False,
         label="Optimizer in fp16",
         level="expert",
-        only_with=DEEPSPEED | {"zero_stage": 2, "offload_optimizer_device": SET},
+        only_with=DEEPSPEED | {"zero_stage": 2, "offload_optimizer_device": "cpu"},
         available=False,
         help="Keep the optimizer's copy of weights and gradients in fp16 too: half of that memory, less exact steps.",
     )

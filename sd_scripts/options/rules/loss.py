@@ -7,7 +7,7 @@ from typing import Any
 
 from sd_scripts.options.families import acts_for
 from sd_scripts.options.model_files import ModelFiles
-from sd_scripts.options.objective import Flow, Loss, Noise
+from sd_scripts.options.objective import Flow, Noise
 from sd_scripts.options.problems import Problem, error, warning
 from sd_scripts.options.rules.base import Families, Rule, all_are
 from sd_scripts.options.schema import specs
@@ -39,13 +39,6 @@ def loss_options_fit_prediction(options: ModelFiles, families: Families) -> Iter
         yield warning(
             "zero_terminal_snr", "is meant for v-prediction models", "set v_parameterization if the model is one"
         )
-
-
-def huber_schedule_fits(options: Loss, families: Families) -> Iterator[Problem]:
-    """Without a word it is the one that suits the family; the signal-to-noise ratio is that of noise prediction."""
-    is_asked = "huber_schedule" in options.model_fields_set and options.huber_schedule == "snr"
-    if is_asked and options.loss_type in ("huber", "smooth_l1") and all_are(families, "flow"):
-        yield error("huber_schedule", "snr is for noise-prediction models", 'set it to "constant" or "exponential"')
 
 
 def nextdit_shift_is_for_lumina(options: Flow, families: Families) -> Iterator[Problem]:
@@ -98,7 +91,6 @@ RULES: tuple[Rule, ...] = (
     noise_options_fit,
     timesteps_leave_a_range,
     loss_options_fit_prediction,
-    huber_schedule_fits,
     nextdit_shift_is_for_lumina,
     weighting_acts,
     shown_size_is_a_size,

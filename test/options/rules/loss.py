@@ -27,16 +27,6 @@ CASES = [
         {"scale_v_pred_loss_like_noise_pred": True, "zero_terminal_snr": True, "v_parameterization": True}, None,
     ),
     (loss.loss_options_fit_prediction, "adapter", "flux", {"scale_v_pred_loss_like_noise_pred": True}, None),
-    *[
-        (
-            loss.huber_schedule_fits, "adapter", "flux", {"loss_type": kind, "huber_schedule": "snr"},
-            ("huber_schedule", "error"),
-        )
-        for kind in ("huber", "smooth_l1")
-    ],
-    (loss.huber_schedule_fits, "adapter", "flux", {"loss_type": "huber"}, None),
-    (loss.huber_schedule_fits, "adapter", "flux", {"loss_type": "l2", "huber_schedule": "snr"}, None),
-    (loss.huber_schedule_fits, "adapter", "sd1", {"loss_type": "huber", "huber_schedule": "snr"}, None),
     (
         loss.nextdit_shift_is_for_lumina, "adapter", "flux", {"timestep_sampling": "nextdit_shift"},
         ("timestep_sampling", "error"),
