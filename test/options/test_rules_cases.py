@@ -45,7 +45,7 @@ def places(tmp_path) -> dict[str, str]:
     for name in ("folder", "state"):
         (tmp_path / name).mkdir()
     (tmp_path / "file.txt").touch()
-    for name in ("train_state.json", "events.jsonl"):
+    for name in ("train_state.json", "events.jsonl", "old.safetensors"):
         (tmp_path / "state" / name).touch()
     return {"file": str(tmp_path / "file.txt"), "folder": str(tmp_path / "folder"), "state": str(tmp_path / "state")}
 

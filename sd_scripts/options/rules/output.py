@@ -52,6 +52,15 @@ def name_is_a_file_name(options: Saving) -> Iterator[Problem]:
         yield error("output_name", f"{name!r} cannot be part of a file name", 'leave out / \\ : * ? " < > |')
 
 
+def finished_file_is_new(options: Saving) -> Iterator[Problem]:
+    """A run that goes on from a state replaces its own file."""
+    if options.output_dir is None or options.resume is not None or options.save_model_as.startswith("diffusers"):
+        return
+    name = f"{options.output_name or 'last'}.{options.save_model_as}"
+    if (Path(options.output_dir) / name).is_file():
+        yield note("output_name", f"{name} in the output folder will be replaced", "choose another name to keep it")
+
+
 def ratio_decides_over_epochs(options: Saving) -> Iterator[Problem]:
     if options.save_n_epoch_ratio and options.save_every_n_epochs:
         yield note("save_every_n_epochs", "not used, because save_n_epoch_ratio is set", "leave one of the two out")
@@ -153,6 +162,7 @@ RULES: tuple[Rule, ...] = (
     output_folder_is_given,
     folders_can_be_written,
     name_is_a_file_name,
+    finished_file_is_new,
     ratio_decides_over_epochs,
     saved_states_have_files,
     resume_folder_is_a_state,

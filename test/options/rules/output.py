@@ -16,6 +16,15 @@ CASES = [
     ],
     (output.name_is_a_file_name, "adapter", SD, {"output_name": "my [lora] v1.5"}, None),
     (
+        output.finished_file_is_new, "adapter", SD, {"output_dir": "{state}", "output_name": "old"},
+        ("output_name", "note"),
+    ),
+    (output.finished_file_is_new, "adapter", SD, {"output_dir": "{state}", "output_name": "new"}, None),
+    (
+        output.finished_file_is_new, "adapter", SD,
+        {"output_dir": "{state}", "output_name": "old", "resume": "{state}"}, None,
+    ),
+    (
         output.ratio_decides_over_epochs, "adapter", SD, {"save_n_epoch_ratio": 2, "save_every_n_epochs": 1},
         ("save_every_n_epochs", "note"),
     ),
