@@ -3,12 +3,12 @@ torch."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from sd_scripts.errors import UserError
+from sd_scripts.errors import ConfigError, UserError
 from sd_scripts.options.dataset import DatasetSource
 from sd_scripts.options.effect import check_effect
 from sd_scripts.options.methods import Network
@@ -16,6 +16,7 @@ from sd_scripts.options.network_arguments import check_items
 from sd_scripts.options.problems import CheckFailed, Problem, as_problem, error, note, warning
 from sd_scripts.options.recipes import FullModelTraining, Recipe, TrainingOptions
 from sd_scripts.options.rules import check_options
+from sd_scripts.options.sizes import divisor_of
 from sd_scripts.training.steps import Steps, count_steps
 
 if TYPE_CHECKING:
@@ -112,7 +113,7 @@ def make_plan(
         problems += check_effect(options, families)
     else:
         problems.append(error(None, f"{recipe.script}.py is not yet available", "choose another trainer or model"))
-    data, found = _look_at_data(options, model)
+    data, found = _look_at_data(recipe, options, families)
     problems += found
     prompts, found = _look_at_prompts(options, model)
     problems += found
@@ -172,15 +173,23 @@ def _look_at_vae(path: Path) -> list[Problem]:
     return []
 
 
-def _look_at_data(options: TrainingOptions, model: CheckpointInfo | None) -> tuple[DataPlan | None, list[Problem]]:
+def _look_at_data(
+    recipe: Recipe, options: TrainingOptions, families: Collection[str]
+) -> tuple[DataPlan | None, list[Problem]]:
     from sd_scripts.data.plan import plan_data
 
-    if not isinstance(options, DatasetSource) or not (options.train_data_dir or options.dataset_config):
+    sources = ("dataset_config", "dataset_class", "in_json", "train_data_dir")
+    source = next((name for name in sources if getattr(options, name, None)), None)
+    if not isinstance(options, DatasetSource) or source is None:
         return None, []
+    has_guides = recipe.method in ("controlnet", "lllite")
+    divisor = divisor_of(families)
     try:
-        data = plan_data(options, divisor=8, latent_downscale=8, seed=options.seed or 0)
+        data = plan_data(options, divisor=divisor, seed=options.seed or 0, has_guides=has_guides)
+    except ConfigError as failure:
+        return None, [as_problem(failure)]
     except UserError as failure:
-        return None, [error("dataset_config" if options.dataset_config else "train_data_dir", str(failure))]
+        return None, [error(source, str(failure))]
     return data, list(data.problems)
 
 

@@ -181,31 +181,50 @@ def _dataset(
     """The dataset, unless a problem keeps one of its tables from being read."""
     if any(problem.level == "error" for problem in problems):
         return None
-    subsets: dict[str, Subset] = {}
+    subsets: dict[tuple[Any, ...], Subset] = {}
     shared = {name: value for table in outer for name, value in table.values.items()}
     for table in tables:
         values = shared | dict(table.values)
-        folder = values.get("image_dir")
-        if not folder:
-            problems.append(error("image_dir", f"is missing in {table.name} of {path.name}", "name the picture folder"))
+        if problem := _source_problem(values, f"{table.name} of {path.name}"):
+            problems.append(problem)
             continue
-        subset = _subset(options, values)
-        if folder in subsets:
-            text = f"{folder} stands twice in one dataset of {path.name}; the second is not used"
+        source = tuple(values.get(name) for name in ("image_dir", "metadata_file", "conditioning_data_dir"))
+        if source in subsets:
+            text = f"{' with '.join(filter(None, source))} stands twice in one dataset of {path.name}; the second is not used"
             problems.append(warning("image_dir", text, "remove one, or raise num_repeats"))
-        elif not subset.folder.is_dir():
-            problems.append(
-                error("image_dir", f"{folder} in {table.name} of {path.name} is no folder", "mend the path")
-            )
         else:
-            subsets[folder] = subset
+            subsets[source] = _subset(options, values)
     return Dataset(_overridden(options, shared), tuple(subsets.values()))
+
+
+def _source_problem(values: Mapping[str, Any], where: str) -> Problem | None:
+    """What is wrong with the folders and files of a subset."""
+    if not values.get("image_dir") and not values.get("metadata_file"):
+        return error("image_dir", f"is missing in {where}", "name the picture folder")
+    for name in ("image_dir", "conditioning_data_dir"):
+        if values.get(name) and not Path(values[name]).is_dir():
+            return error(name, f"{values[name]} in {where} is no folder", "mend the path")
+    if values.get("metadata_file") and not Path(values["metadata_file"]).is_file():
+        return error("metadata_file", f"{values['metadata_file']} in {where} is no file", "mend the path")
+    return None
 
 
 def _subset(options: DatasetOptions, values: Mapping[str, Any]) -> Subset:
     merged = _overridden(options, values)
-    class_tokens, is_reg = values.get("class_tokens"), values.get("is_reg", False)
-    return Subset(Path(values["image_dir"]), merged.dataset_repeats, class_tokens, is_reg, merged)
+    folder, metadata, guides = (
+        Path(values[name]) if values.get(name) else None
+        for name in ("image_dir", "metadata_file", "conditioning_data_dir")
+    )
+    return Subset(
+        folder=folder,
+        repeats=merged.dataset_repeats,
+        class_tokens=values.get("class_tokens"),
+        is_reg=values.get("is_reg", False),
+        options=merged,
+        metadata_file=metadata,
+        conditioning_dir=guides,
+        custom_attributes=values.get("custom_attributes") or {},
+    )
 
 
 def _overridden(options: DatasetOptions, values: Mapping[str, Any]) -> DatasetOptions:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from sd_scripts.data.buckets import Fit, Size
+from sd_scripts.data.faces import Face
 from sd_scripts.data.repeats import fit_repeats, rotated, share
 from sd_scripts.data.sources import Subset
 from sd_scripts.options.dataset import DatasetOptions
@@ -32,6 +33,9 @@ class Sample:
     loss_weight: float
     bytes: int
     mtime_ns: int
+    mask: Path | Literal["alpha"] | None = None  # of the loss: a picture of its own, or this one's opacity
+    control: Path | None = None  # the picture that guides a ControlNet
+    face: Face | None = None  # what is cut around, where that is asked for
 
     @property
     def caption(self) -> str:
@@ -64,7 +68,9 @@ class FolderCounts:
     captions: int  # caption files with text
     empty: int  # caption files without
     missing: int  # pictures without caption file
-    masks: int = 0  # pictures with transparency that is used as a mask
+    masks: int = 0  # pictures with a mask: a file, or transparency that is used as one
+    controls: int = 0  # pictures with a guiding one
+    tag_counts: Mapping[str, int] | None = None  # for the statistics, where they are not those of the captions
 
 
 # (sample, which of its uses in the epoch)
@@ -84,6 +90,8 @@ class DataPlan:
     seed: int
     is_from_file: bool
     skips_bad_pictures: bool = False
+    is_index_used: bool = False  # nothing had to be looked at anew
+    validation: DataPlan | None = None  # the pictures that are held out, each used once and without variation
 
     def batches_per_epoch(self, world_size: int = 1) -> int:
         """Batches that each of `world_size` processes gets in an epoch."""
@@ -110,7 +118,8 @@ class DataPlan:
     @property
     def is_cacheable(self) -> bool:
         """Whether every picture looks the same at each use but for flips."""
-        return not any(subset.options.random_crop or subset.options.color_aug for subset in self.subsets)
+        varied = ("random_crop", "color_aug", "face_crop_aug_range")
+        return not any(getattr(subset.options, name) for subset in self.subsets for name in varied)
 
     @cached_property
     def groups(self) -> tuple[BucketGroup, ...]:
@@ -207,24 +216,27 @@ def _pools(plan: DataPlan, members: list[tuple[int, Sample]]) -> dict[Size, list
     return pools
 
 
-def plan_data(cfg: DatasetOptions, *, divisor: int, latent_downscale: int = 8, seed: int) -> DataPlan:
+def plan_data(
+    cfg: DatasetOptions, *, divisor: int, latent_downscale: int = 8, seed: int, has_guides: bool = False
+) -> DataPlan:
     """Look at all pictures and captions and decide how they are used. What is wrong stands in `problems`.
 
     Args:
         cfg: the options, or a recipe that has them.
         divisor: sides of training pictures must be multiples of so many px.
         latent_downscale: px for one latent cell, in each direction; sides must be multiples of it too.
-        seed: of the order of pictures.
+        seed: of the order of pictures, and of the validation split unless that has its own.
+        has_guides: each picture goes with a guiding one, as for a ControlNet; else such pictures are masks.
 
     Raises:
-        UserError: a dataset file cannot be read.
+        UserError: a dataset file or class, or a metadata file, cannot be read.
     """
     import math
 
     from sd_scripts.data.collect import collect
 
     options = DatasetOptions(**{name: getattr(cfg, name) for name in DatasetOptions.model_fields})
-    return collect(options, math.lcm(divisor, latent_downscale), seed)
+    return collect(options, math.lcm(divisor, latent_downscale), seed, has_guides=has_guides)
 
 
 def with_fair_shares(samples: list[Sample]) -> list[int]:

@@ -8,10 +8,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sd_scripts.data.captions import caption_stems
+from sd_scripts.data.faces import parse_range
 from sd_scripts.data.images import UNREADABLE_REMEDY
 from sd_scripts.data.scan import CAPTION_SUFFIXES, FolderListing, list_folder
 from sd_scripts.data.wildcards import has_unbalanced_braces
-from sd_scripts.data.words import counted, name_some
+from sd_scripts.data.words import counted, name_some, shown
 from sd_scripts.options.problems import Problem, error, note, warning
 
 if TYPE_CHECKING:
@@ -24,19 +25,30 @@ MOST_NAMED = 20  # bad pictures that get a message of their own
 
 
 def check_listing(listing: FolderListing, option: str) -> list[Problem]:
-    """Empty folders, pictures that share a stem, pictures of kinds that are not read."""
+    """Empty folders, pictures that share a stem, hidden ones, pictures of kinds that are not read."""
     problems = []
+    folder = shown(listing.path)
     if not listing.pictures:
         remedy = "put pictures into it or remove it"
         if any(list_folder(child).pictures for child in listing.folders):
             remedy = "its sub-folders hold pictures: move them up into it"
-        problems.append(warning(option, f"folder {listing.path} holds no pictures", remedy))
-    for names in listing.same_stems():
-        text = f"{' and '.join(names)} in {listing.path} would share one caption file and one cache file"
+        problems.append(warning(option, f"folder {folder} holds no pictures", remedy))
+    clashes = listing.same_stems()
+    for names in clashes[:MOST_NAMED]:
+        text = f"{' and '.join(map(shown, names))} in {folder} would share one caption file"
         problems.append(error(option, text, "rename one of them"))
+    if len(clashes) > MOST_NAMED:
+        text = f"{len(clashes) - MOST_NAMED} more names in {folder} stand for several pictures"
+        problems.append(error(option, text, "rename them"))
     if unread := listing.unread_pictures():
-        text = f"{counted(len(unread), 'file')} in {listing.path} of kinds that are not read: {name_some(unread)}"
+        text = f"{counted(len(unread), 'file')} in {folder} of kinds that are not read: {name_some(unread)}"
         problems.append(note(option, text, "convert them to PNG or JPEG to use them"))
+    if hidden := listing.hidden_pictures():
+        text = f"{counted(len(hidden), 'hidden picture')} in {folder} not used: {name_some(hidden)}"
+        problems.append(note(option, text, "remove the dot in front of their names to use them"))
+    if blank := listing.blank_suffixes():
+        text = f"{counted(len(blank), 'picture')} in {folder} not used, a blank around the name: {name_some(blank)}"
+        problems.append(warning(option, text, "rename them"))
     return problems
 
 
@@ -48,18 +60,20 @@ def check_captions(
     other = _other_extension(counts, samples, listing)
     if other is not None:
         text = (
-            f"no {counts.caption_extension} file for {counts.missing} of {counted(counts.images, 'picture')} in {listing.path},"
-            f" but {other} files lie there"
+            f"no {counts.caption_extension} file for {counts.missing} of {counted(counts.images, 'picture')}"
+            f" in {shown(listing.path)}, but {other} files lie there"
         )
         problems.append(warning("caption_extension", text, f'set caption_extension = "{other}"'))
     without = sum(sample.caption_source == "none" for sample in samples)
     if without:
-        text = f"{counted(without, 'picture')} in {listing.path} with neither caption file nor class tokens"
+        text = f"{counted(without, 'picture')} in {shown(listing.path)} with neither caption file nor class tokens"
         problems.append(warning(option, text, "write captions; without, they are trained with an empty one"))
     if subset.options.enable_wildcard:
         odd = [sample.path.name for sample in samples if any(map(has_unbalanced_braces, sample.lines))]
         if odd:
-            text = f"captions of {name_some(odd)} in {listing.path} have a brace without partner, trained as text"
+            text = (
+                f"captions of {name_some(odd)} in {shown(listing.path)} have a brace without partner, trained as text"
+            )
             problems.append(warning("enable_wildcard", text, "write {{ or }} where a brace is meant"))
     return problems
 
@@ -68,22 +82,48 @@ def check_masks(counts: FolderCounts, subset: Subset) -> list[Problem]:
     """A mask option that has no effect."""
     if not subset.options.alpha_mask or counts.masks or not counts.images:
         return []
-    text = f"has no effect in {subset.folder}: none of its pictures has transparency"
+    text = f"has no effect in {shown(subset.path)}: none of its pictures has transparency"
     return [warning("alpha_mask", text, "leave it off, or save the pictures with an alpha channel")]
 
 
-def check_augmentation(subset: Subset, options: DatasetOptions) -> list[Problem]:
-    """What a subset of a dataset file sets against the cache; the rules look at the options of the run itself."""
-    if not (options.cache_latents or options.cache_latents_to_disk):
+def check_augmentation(
+    subset: Subset, options: DatasetOptions, samples: Sequence[Sample], *, has_guides: bool
+) -> list[Problem]:
+    """What a subset of a dataset file sets against the cache (the rules look at the options of the run itself); random cuts
+    that cannot be, and cuts around faces of which no name tells."""
+    problems = []
+    if options.cache_latents or options.cache_latents_to_disk:
+        remedy = "set cache_latents = false, or leave {} off"
+        problems += [
+            error(
+                name,
+                f"of {shown(subset.path)} changes the picture each time, which cached latents cannot",
+                remedy.format(name),
+            )
+            for name in ("random_crop", "color_aug", "face_crop_aug_range")
+            if getattr(subset.options, name) and not getattr(options, name)
+        ]
+    if has_guides and subset.options.random_crop:
+        problems.append(error("random_crop", "cannot be used with guiding pictures", "leave it off"))
+    return problems + _check_faces(subset, samples)
+
+
+def _check_faces(subset: Subset, samples: Sequence[Sample]) -> list[Problem]:
+    limits = subset.options.face_crop_aug_range
+    if not limits:
         return []
+    if parse_range(limits) is None:
+        return [
+            error("face_crop_aug_range", f"{limits!r} is not two numbers, the smaller first", "write it as in 1.0,3.0")
+        ]
+    without = [sample.path.name for sample in samples if sample.face is None]
+    if not without:
+        return []
+    text = (
+        f"{counted(len(without), 'picture')} in {shown(subset.path)} without a face in the name: {name_some(without)}"
+    )
     return [
-        error(
-            name,
-            f"of {subset.folder} changes the picture each time, which cached latents cannot",
-            f"set cache_latents = false, or leave {name} off",
-        )
-        for name in ("random_crop", "color_aug")
-        if getattr(subset.options, name) and not getattr(options, name)
+        warning("face_crop_aug_range", text, "they are cut in the middle; names end in _x_y_width_height of the face")
     ]
 
 
@@ -113,7 +153,9 @@ def bad_pictures(bad: Mapping[Path, str], *, are_skipped: bool, option: str) -> 
         text = f"left out: {counted(len(bad), 'unreadable picture')}: {name_some(bad)}"
         return [warning("on_bad_image", text, "replace them to use them")]
     listed = list(bad.items())
-    problems = [error(option, f"{path} {problem}", UNREADABLE_REMEDY) for path, problem in listed[:MOST_NAMED]]
+    problems = [
+        error(option, f"{shown(path)} {shown(problem)}", UNREADABLE_REMEDY) for path, problem in listed[:MOST_NAMED]
+    ]
     if len(listed) > MOST_NAMED:
         problems.append(
             error(option, f"unreadable: {counted(len(listed) - MOST_NAMED, 'more picture')}", UNREADABLE_REMEDY)
@@ -127,6 +169,13 @@ def too_small_pictures(paths: Sequence[Path]) -> list[Problem]:
         return []
     text = f"left out: {counted(len(paths), 'picture')} smaller than a bucket step: {name_some(paths)}"
     return [warning("bucket_no_upscale", text, "switch bucket_no_upscale off or lower bucket_reso_steps")]
+
+
+def skipped_pictures(count: int) -> list[Problem]:
+    """Pictures that are left out because they are small."""
+    if not count:
+        return []
+    return [note("skip_image_resolution", f"left out: {counted(count, 'picture')} of at most that area")]
 
 
 def check_scale(samples: Sequence[Sample]) -> list[Problem]:
@@ -148,7 +197,7 @@ def _other_extension(counts: FolderCounts, samples: Sequence[Sample], listing: F
     if not counts.missing or counts.missing * 2 < counts.images:
         return None
     stems = {stem for sample in samples for stem in caption_stems(sample.path.stem)}
-    suffixes = Counter(Path(name).suffix for name in listing.others if Path(name).stem in stems)
+    suffixes = Counter(f".{suffix}" for stem, _, suffix in (n.rpartition(".") for n in listing.others) if stem in stems)
     known = [suffix for suffix, _ in suffixes.most_common() if suffix.lower() in CAPTION_SUFFIXES]
     return next((suffix for suffix in known if suffix != counts.caption_extension), None)
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from sd_scripts.data.captions import tags_of
-from sd_scripts.data.words import counted
+from sd_scripts.data.words import counted, shown
 
 if TYPE_CHECKING:
     from sd_scripts.data.plan import BucketGroup, DataPlan, Sample
@@ -29,8 +29,9 @@ def summary(plan: DataPlan, count_tokens: Callable[[str], int] | None, token_lim
         "batches_per_epoch": plan.batches_per_epoch(),
         "folders": folders,
         "buckets": [_bucket(plan, group) for group in plan.groups],
-        "bad_pictures": [str(path) for path in plan.bad_pictures],
-        "is_index_used": False,
+        "bad_pictures": [shown(path) for path in plan.bad_pictures],
+        "is_index_used": plan.is_index_used,
+        "validation_images": len(plan.validation.samples) if plan.validation else 0,
     }
 
 
@@ -42,8 +43,8 @@ def _folder(
     if count_tokens is not None:
         too_long = sum(any(count_tokens(line) > token_limit for line in sample.lines) for sample in samples)
     return {
-        "path": str(subset.folder),
-        "name": subset.folder.name,
+        "path": shown(subset.path),
+        "name": shown(subset.name),
         "images": counts.images,
         "repeats": subset.repeats,
         "uses": sum(sample.repeats for sample in samples),
@@ -51,6 +52,7 @@ def _folder(
         "class_tokens": subset.class_tokens,
         "bad": counts.bad,
         "masks": counts.masks,
+        "controls": counts.controls,
         "captions": {
             "extension": counts.caption_extension,
             "found": counts.captions,
@@ -80,7 +82,7 @@ def picture_table(plan: DataPlan) -> Iterator[dict[str, Any]]:
     """For each picture its size, bucket, scale and how many pixels of the scaled picture are cut off."""
     for sample in plan.samples:
         yield {
-            "path": str(sample.path),
+            "path": shown(sample.path),
             "size": list(sample.size),
             "bucket": list(sample.bucket),
             "scale": round(sample.fit.scale(sample.size), 4),
@@ -97,6 +99,7 @@ def lines(plan: DataPlan) -> Iterator[str]:
         notes = [f"{counted(captions['found'], 'caption')} ({captions['extension']})"]
         notes += [f"{captions[key]} {key}" for key in ("empty", "missing") if captions[key]]
         notes += [counted(folder["masks"], "mask")] if folder["masks"] else []
+        notes += [counted(folder["controls"], "guiding picture")] if folder["controls"] else []
         notes += [f"{folder['bad']} unreadable"] if folder["bad"] else []
         yield f"Pictures   {folder['name']}: {counted(folder['images'], kind)} × {folder['repeats']}; {', '.join(notes)}"
     for bucket in told["buckets"]:
@@ -107,6 +110,8 @@ def lines(plan: DataPlan) -> Iterator[str]:
         loss = f", up to {cut[0]} × {cut[1]} px cut off" if any(cut) else ""
         pictures, batches = counted(bucket["images"], "picture"), bucket["batches"]
         yield f"Bucket     {width} × {height}: {pictures} in {batches} batches an epoch, scaled by {scale}{loss}"
+    if told["validation_images"]:
+        yield f"Held out   {counted(told['validation_images'], 'picture')} to measure by"
 
 
 def dataset_summary(plan: DataPlan) -> dict[str, Any]:
@@ -114,7 +119,7 @@ def dataset_summary(plan: DataPlan) -> dict[str, Any]:
     return {
         "is_from_file": plan.is_from_file,
         "num_batches_per_epoch": plan.batches_per_epoch(),
-        "num_validation_images": 0,
+        "num_validation_images": len(plan.validation.samples) if plan.validation else 0,
         "datasets": [_dataset(plan, number) for number in range(len(plan.datasets))],
     }
 
@@ -125,8 +130,10 @@ def _dataset(plan: DataPlan, number: int) -> dict[str, Any]:
     samples = [sample for sample in plan.samples if sample.dataset == number]
     own = [sample.repeats for sample in samples if not sample.is_reg]
     regularisation = [plan.subsets[sample.subset].repeats for sample in samples if sample.is_reg]
+    is_dreambooth = all(plan.subsets[at].metadata_file is None for at in dataset.subsets)
     has_limits = options.enable_bucket and not options.bucket_no_upscale
     return {
+        "is_dreambooth": is_dreambooth,
         "batch_size_per_device": options.train_batch_size,
         "num_train_images": sum(own),
         "num_reg_images": sum(regularisation),
@@ -148,9 +155,10 @@ def _subset(plan: DataPlan, number: int) -> dict[str, Any]:
         "secondary_separator", "enable_wildcard", "caption_prefix", "caption_suffix", "resize_interpolation",
     )  # fmt: skip
     return {
-        "img_count": plan.folders[number].images,
+        "img_count": sum(sample.subset == number for sample in plan.samples),
         "num_repeats": subset.repeats,
-        "image_dir": str(subset.folder),
+        "image_dir": str(subset.path),
+        "metadata_file": str(subset.metadata_file) if subset.metadata_file else None,
         "class_tokens": subset.class_tokens,
         "is_reg": subset.is_reg,
         **{name: getattr(options, name) for name in same},
@@ -158,11 +166,16 @@ def _subset(plan: DataPlan, number: int) -> dict[str, Any]:
 
 
 def _tag_frequency(plan: DataPlan, samples: list[Sample]) -> dict[str, dict[str, int]]:
-    """Tags as they are trained, counted once for each picture they stand at, by the folder's name."""
+    """Tags as they are trained, counted once for each picture they stand at, by the name of the folder or metadata file."""
     found: dict[str, Counter[str]] = {}
+    for number in sorted({sample.subset for sample in samples}):
+        counts = plan.folders[number].tag_counts
+        if counts is not None:
+            found.setdefault(plan.subsets[number].name, Counter()).update(counts)
     for sample in samples:
-        subset = plan.subsets[sample.subset]
-        found.setdefault(subset.folder.name, Counter()).update(tags_of(sample.lines, subset.options))
+        if plan.folders[sample.subset].tag_counts is None:
+            subset = plan.subsets[sample.subset]
+            found.setdefault(subset.name, Counter()).update(tags_of(sample.lines, subset.options))
     return {folder: dict(tags) for folder, tags in found.items()}
 
 

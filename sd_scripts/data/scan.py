@@ -1,26 +1,34 @@
 """Which pictures and captions lie in a folder, and whether each picture can be used: found by names and headers alone.
 
 Every picture's end is looked at too, so that a half-copied file is known before training starts. Small sets are decoded
-in full within a time limit.
+in full within a time limit. What was found is kept in an index, so that the next start looks only at what changed.
 """
 
 from __future__ import annotations
 
+import hashlib
 import importlib.util
 import os
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from pathlib import Path
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
+from sd_scripts.data.captions import caption_lines, decode_caption
 from sd_scripts.data.images import Header, PictureProblem, decode_fully, probe
+from sd_scripts.data.picture_headers import read_header
+from sd_scripts.data.scan_index import FolderIndex, KnownPicture, KnownText, load_index, save_index
+from sd_scripts.data.words import shown
 from sd_scripts.errors import UserError
 
-THREADS = 8  # header reads wait for the disk most of the time
+THREADS = 8  # for folders on slow disks, where a read mostly waits
+# Seconds; from here on reads wait for the disk. In memory one takes 20 us, and threads would be in each other's way.
+SLOW_READ = 0.0003
 DECODE_SECONDS = 1.0
+DECODE_MOST = 1000  # pictures; larger sets are not decoded to the end before the cache does it
 
 # Pictures of kinds that are not read, so that their presence can be pointed out.
 UNREAD_SUFFIXES = {".gif", ".tif", ".tiff", ".heic", ".heif", ".jxl", ".avif", ".psd", ".raw", ".dng"}
@@ -38,11 +46,10 @@ def picture_suffixes() -> frozenset[str]:
     return frozenset(suffixes)
 
 
-@dataclass(frozen=True, slots=True)
-class PictureFile:
+class PictureFile(NamedTuple):
     """A picture file as its folder lists it."""
 
-    path: Path
+    name: str
     bytes: int
     mtime_ns: int
 
@@ -53,24 +60,52 @@ class FolderListing:
 
     path: Path
     pictures: tuple[PictureFile, ...]
-    folders: tuple[Path, ...]
-    others: frozenset[str]  # names of all other files
+    folders: tuple[Path, ...] = ()
+    others: frozenset[str] = frozenset()  # names of all other files
     broken_links: tuple[Path, ...] = ()
+    mtime_ns: int = 0
 
     def same_stems(self) -> list[tuple[str, ...]]:
-        """Names of pictures that differ in the suffix alone; they would share captions and caches."""
+        """Names of pictures that differ in the suffix alone; they would share captions and masks."""
+        stems = [picture.name.rpartition(".")[0] for picture in self.pictures]
+        if len(set(stems)) == len(stems):
+            return []
         by_stem: dict[str, list[str]] = {}
-        for picture in self.pictures:
-            by_stem.setdefault(picture.path.stem, []).append(picture.path.name)
+        for picture, stem in zip(self.pictures, stems, strict=True):
+            by_stem.setdefault(stem, []).append(picture.name)
         return [tuple(names) for names in by_stem.values() if len(names) > 1]
 
     def unread_pictures(self) -> list[str]:
         """Names of files that are pictures of a kind that is not read."""
-        return sorted(name for name in self.others if Path(name).suffix.lower() in UNREAD_SUFFIXES - picture_suffixes())
+        return self._others_with(UNREAD_SUFFIXES - picture_suffixes())
+
+    def hidden_pictures(self) -> list[str]:
+        """Names of pictures that are hidden; macOS leaves `._x.jpg` on foreign disks, which are none."""
+        names = [name for name in self.others if name[0] == "." and name[1:2] != "_"]
+        return sorted(name for name in names if _suffix(name) in picture_suffixes() and name.count(".") > 1)
+
+    def blank_suffixes(self) -> list[str]:
+        """Names of pictures whose suffix has blanks behind it, as "a.png "."""
+        return sorted(
+            name for name in self.others if name != name.strip() and _suffix(name.strip()) in picture_suffixes()
+        )
+
+    def _others_with(self, suffixes: set[str]) -> list[str]:
+        return sorted(name for name in self.others if _suffix(name) in suffixes and name[0] != ".")
+
+    @cached_property
+    def others_by_lower_suffix(self) -> dict[str, str]:
+        """Other files under their name with the suffix in lower case: `a.TXT` is a caption too."""
+        split = ((name, *name.rpartition(".")) for name in sorted(self.others))
+        return {f"{stem}{dot}{suffix.lower()}": name for name, stem, dot, suffix in split}
+
+
+def _suffix(name: str) -> str:
+    return f".{name.rpartition('.')[2].lower()}"
 
 
 def list_folder(folder: Path) -> FolderListing:
-    """What lies in the folder itself; links are followed once, hidden folders left out.
+    """What lies in the folder itself; links are followed once, hidden folders and files left out.
 
     Raises:
         UserError: it cannot be read.
@@ -78,77 +113,285 @@ def list_folder(folder: Path) -> FolderListing:
     try:
         return _list_folder(folder)
     except OSError as problem:
-        raise UserError(f"folder {folder} cannot be read: {problem.strerror or problem} - check it") from problem
+        raise UserError(f"folder {shown(folder)} cannot be read: {problem.strerror or problem} - check it") from problem
 
 
 def _list_folder(folder: Path) -> FolderListing:
-    pictures, folders, others, broken = [], [], set(), []
+    suffixes = picture_suffixes()
+    pictures, folders, others, broken = [], [], [], []
+    mtime_ns = folder.stat().st_mtime_ns
     with os.scandir(folder) as entries:
         for entry in entries:
-            if entry.is_dir():
-                folders += [] if entry.name.startswith(".") else [Path(entry.path)]
-            elif not _is_picture_name(entry.name):
-                others.add(entry.name)
-            elif entry.is_file():
+            name = entry.name
+            stem, _, suffix = name.rpartition(".")
+            # Names are split by hand: a Path for each costs more than all the rest.
+            is_picture = f".{suffix.lower()}" in suffixes and stem and stem[0] != "."
+            kind = _kind(entry)
+            if kind == "folder":
+                folders += [] if name[0] == "." else [folder / name]
+            elif not is_picture:
+                others.append(name)
+            elif kind == "file":
                 status = entry.stat()
-                pictures.append(PictureFile(Path(entry.path), status.st_size, status.st_mtime_ns))
+                pictures.append(PictureFile(name, status.st_size, status.st_mtime_ns))
             else:
-                broken.append(Path(entry.path))
-    pictures.sort(key=lambda picture: picture.path.name)
-    return FolderListing(folder, tuple(pictures), tuple(sorted(folders)), frozenset(others), tuple(sorted(broken)))
+                broken.append(folder / name)
+    pictures.sort()
+    folders.sort()
+    return FolderListing(folder, tuple(pictures), tuple(folders), frozenset(others), tuple(sorted(broken)), mtime_ns)
 
 
-def _is_picture_name(name: str) -> bool:
-    # "._x.jpg" is what macOS leaves on foreign disks. Names are split by hand: a Path for each costs more than the rest.
-    stem, dot, suffix = name.rpartition(".")
-    return bool(stem and dot) and f".{suffix.lower()}" in picture_suffixes() and not name.startswith("._")
+def _kind(entry: os.DirEntry[str]) -> str:
+    """What an entry or the end of its link is: "file", "folder", or "" for nothing that can be read."""
+    try:
+        if entry.is_file():
+            return "file"
+        return "folder" if entry.is_dir() else ""
+    except OSError:  # links in a circle
+        return ""
 
 
-@dataclass(frozen=True)
-class Probed:
-    """A picture's header, or what is wrong with it."""
+class FolderScan:
+    """A folder's listing, the headers of its pictures and, on demand, its texts."""
 
-    header: Header | None
-    problem: str = ""
+    def __init__(self, folder: Path, *, trusts_index: bool = False):
+        """
+        Args:
+            trusts_index: do not look at the files of a folder whose list of names has not changed.
+        """
+        self._index = load_index(folder)
+        self._prefix = os.path.join(folder, "")  # noqa: PTH118 - joined 100,000 times
+        self.is_trusted = trusts_index and self._is_unchanged(folder)
+        self.listing = self._listing_from_index(folder) if self.is_trusted else list_folder(folder)
+        self.was_indexed = self.is_trusted
+        self.problems: dict[str, str] = {}  # what is wrong with pictures that cannot be used, by name
+        self._looked_up: dict[str, KnownPicture] = {}
+        self._texts: dict[str, KnownText] = {}
+        self._is_changed = False
 
+    def look(self, deadline: float) -> None:
+        """Read the headers of all pictures; small sets are decoded in full until the deadline (`time.monotonic`)."""
+        known, found, new = self._index.pictures, {}, []
+        for picture in self.listing.pictures:
+            entry = known.get(picture.name)
+            if entry is not None and (entry[0] == picture[1] and entry[1] == picture[2]):
+                found[picture.name] = entry
+            else:
+                new.append(picture)
+        self.was_indexed = not new and bool(found)
+        for picture, result in zip(new, _in_parallel(self._probe, new), strict=True):
+            self._index.contents.pop(picture.name, None)
+            self._is_changed = True
+            if isinstance(result, str):
+                self.problems[picture.name] = result
+            else:
+                found[picture.name] = result
+        self._looked_up = found
+        if len(found) <= DECODE_MOST:
+            self._decode(deadline)
 
-def probe_all(pictures: Sequence[PictureFile], deadline: float) -> list[Probed]:
-    """Headers of the pictures in their order. Until the deadline (`time.monotonic`) they are also decoded in full."""
-    with ThreadPoolExecutor(THREADS) as pool:
-        found = _in_parallel(pool, _probe_one, pictures)
-        readable = [picture for picture, probed in zip(pictures, found, strict=True) if probed.header is not None]
-        damages = _in_parallel(pool, lambda picture: _damage(picture, deadline), readable)
-    damaged = {picture: damage for picture, damage in zip(readable, damages, strict=True) if damage}
-    return [
-        Probed(None, damaged[picture]) if picture in damaged else probed
-        for picture, probed in zip(pictures, found, strict=True)
-    ]
+    @cached_property
+    def headers(self) -> dict[str, Header]:
+        """Headers of the pictures that can be used, by name."""
+        return {name: _header(known[2], known[3], bool(known[4])) for name, known in self._looked_up.items()}
+
+    def lines(self, name: str) -> tuple[str, ...]:
+        """The lines of a caption file.
+
+        Raises:
+            UserError: it is not text.
+            OSError: it cannot be read.
+        """
+        known = self._texts.get(name) or self._index.texts.get(name)
+        path = self._prefix + name
+        if not (self.is_trusted and known):
+            status = os.stat(path)  # noqa: PTH116 - of 100,000 files
+            if known is None or known.bytes != status.st_size or known.mtime_ns != status.st_mtime_ns:
+                known = KnownText(status.st_size, status.st_mtime_ns, _read_text(path))
+                self._is_changed = True
+        self._texts[name] = known
+        return tuple(known.text.split("\n")) if known.text else ()
+
+    def content(self, name: str) -> str:
+        """A hash of a picture's bytes, made only if it is not known.
+
+        Raises:
+            OSError: it cannot be read.
+        """
+        contents = self._index.contents
+        if name not in contents:
+            contents[name] = content_hash(self.listing.path / name)
+            self._is_changed = True
+        return contents[name]
+
+    def close(self) -> None:
+        """Keep what was found for the next start."""
+        listing = self.listing
+        is_same = (
+            listing.mtime_ns == self._index.folder_mtime_ns and self._index.pictures.keys() == self._looked_up.keys()
+        )
+        if is_same and not self._is_changed:
+            return
+        names = {picture.name for picture in listing.pictures}
+        save_index(
+            listing.path,
+            FolderIndex(
+                0 if self.problems else listing.mtime_ns,  # bad pictures are looked at each time
+                self._looked_up,
+                {**{name: text for name, text in self._index.texts.items() if name in listing.others}, **self._texts},
+                tuple(listing.others),
+                tuple(folder.name for folder in listing.folders),
+                tuple(link.name for link in listing.broken_links),
+                {name: content for name, content in self._index.contents.items() if name in names},
+            ),
+        )
+
+    def _is_unchanged(self, folder: Path) -> bool:
+        try:
+            return self._index.folder_mtime_ns == folder.stat().st_mtime_ns
+        except OSError:
+            return False
+
+    def _listing_from_index(self, folder: Path) -> FolderListing:
+        index = self._index
+        return FolderListing(
+            folder,
+            tuple(PictureFile(name, known.bytes, known.mtime_ns) for name, known in sorted(index.pictures.items())),
+            tuple(folder / name for name in index.folders),
+            frozenset(index.others),
+            tuple(folder / name for name in index.broken),
+            index.folder_mtime_ns,
+        )
+
+    def _probe(self, picture: PictureFile) -> KnownPicture | str:
+        """The picture's header, or what is wrong with it."""
+        name, size, mtime_ns = picture
+        path = self._prefix + name
+        try:
+            plain = read_header(path, size)
+        except OSError as problem:
+            return f"cannot be opened: {problem.strerror or problem}"
+        if plain is not None:
+            return KnownPicture(size, mtime_ns, *plain, 0)
+        try:
+            header = probe(Path(path))
+        except PictureProblem as problem:
+            return str(problem)
+        return KnownPicture(size, mtime_ns, *header.size, header.has_alpha, 0)
+
+    def _decode(self, deadline: float) -> None:
+        new = [name for name, known in self._looked_up.items() if not known.is_decoded]
+        if not new or time.monotonic() > deadline:
+            return
+        with ThreadPoolExecutor(THREADS) as pool:
+            damages = list(pool.map(lambda name: _damage(Path(self._prefix + name), deadline), new))
+        for name, damage in zip(new, damages, strict=True):
+            if damage is None:  # no time left
+                continue
+            self._is_changed = True
+            if damage:
+                self.problems[name] = damage
+                del self._looked_up[name]
+            else:
+                self._looked_up[name] = self._looked_up[name]._replace(is_decoded=1)
 
 
 T = TypeVar("T")
 
 
-def _in_parallel(
-    pool: ThreadPoolExecutor, function: Callable[[PictureFile], T], items: Sequence[PictureFile]
-) -> list[T]:
-    """`function` of each item; in parts, because a task for every item costs as much as the work itself."""
-    size = max(1, min(64, len(items) // (4 * THREADS)))
-    parts = [items[at : at + size] for at in range(0, len(items), size)]
-    return [result for results in pool.map(lambda part: [function(item) for item in part], parts) for result in results]
+def _in_parallel(function: Callable[[PictureFile], T], items: Sequence[PictureFile]) -> list[T]:
+    """`function` of each item; in threads where the first few show that the disk is slow."""
+    if not items:
+        return []
+    first, rest = items[:32], items[32:]
+    began = time.perf_counter()
+    results = [function(item) for item in first]
+    if (time.perf_counter() - began) / len(first) < SLOW_READ or not rest:
+        return results + [function(item) for item in rest]
+    size = max(1, min(64, len(rest) // (4 * THREADS)))  # a task for every item costs as much as the work itself
+    parts = [rest[at : at + size] for at in range(0, len(rest), size)]
+    with ThreadPoolExecutor(THREADS) as pool:
+        for found in pool.map(lambda part: [function(item) for item in part], parts):
+            results += found
+    return results
 
 
-def _probe_one(picture: PictureFile) -> Probed:
-    try:
-        return Probed(probe(picture.path))
-    except PictureProblem as problem:
-        return Probed(None, str(problem))
-
-
-def _damage(picture: PictureFile, deadline: float) -> str:
+def _damage(path: Path, deadline: float) -> str | None:
+    """What is damaged in a picture, "" if nothing; None if there was no time to look."""
     if time.monotonic() > deadline:
-        return ""
+        return None
     try:
-        decode_fully(picture.path)
+        decode_fully(path)
     except PictureProblem as problem:
         return str(problem)
     return ""
+
+
+@lru_cache(maxsize=65536)
+def _header(width: int, height: int, has_alpha: bool) -> Header:
+    return Header((width, height), has_alpha)
+
+
+_OPEN = os.O_RDONLY | getattr(os, "O_BINARY", 0)
+
+
+def _read_text(path: str) -> str:
+    """The lines of a caption file that hold text, without blanks around them, as one text."""
+    file = os.open(path, _OPEN)
+    try:
+        data = os.read(file, 1 << 20)
+        while len(data) and len(data) % (1 << 20) == 0 and (more := os.read(file, 1 << 20)):
+            data += more
+    finally:
+        os.close(file)
+    return "\n".join(caption_lines(decode_caption(data, Path(path))))
+
+
+def content_hash(path: Path) -> str:
+    """A hash of a file's bytes."""
+    with path.open("rb") as file:
+        digest = hashlib.blake2b(digest_size=16)
+        while block := file.read(1 << 20):
+            digest.update(block)
+    return digest.hexdigest()
+
+
+class Scanner:
+    """Looks at folders, at each once."""
+
+    def __init__(self) -> None:
+        self._deadline = time.monotonic() + DECODE_SECONDS
+        self._scans: dict[Path, FolderScan] = {}
+
+    def folder(self, path: Path, *, trusts_index: bool = False) -> FolderScan:
+        """The folder with the headers of its pictures.
+
+        Args:
+            trusts_index: do not look at the files of a folder whose list of names has not changed.
+
+        Raises:
+            UserError: it cannot be read.
+        """
+        if path not in self._scans:
+            scan = FolderScan(path, trusts_index=trusts_index)
+            scan.look(self._deadline)
+            self._scans[path] = scan
+        return self._scans[path]
+
+    def content(self, path: Path) -> str:
+        """A hash of a picture's bytes, remembered in the index of its folder.
+
+        Raises:
+            OSError: it cannot be read.
+        """
+        return self.folder(path.parent).content(path.name)
+
+    @property
+    def was_indexed(self) -> bool:
+        """Whether nothing had to be read anew."""
+        return bool(self._scans) and all(scan.was_indexed for scan in self._scans.values())
+
+    def close(self) -> None:
+        """Keep what was found for the next start."""
+        for scan in self._scans.values():
+            scan.close()

@@ -13,6 +13,8 @@ class Sizing:
 
     def __init__(self, options: Images, resolution: Size):
         self.resolution = resolution
+        self._skip_area = _area(parse_resolution(options.skip_image_resolution or ""))
+        self._fits: dict[Size, Fit | None] = {}
         self.enable_bucket = options.enable_bucket
         self.limits = round_limits(options.min_bucket_reso, options.max_bucket_reso, options.bucket_reso_steps)
         self._buckets = Buckets(
@@ -25,7 +27,13 @@ class Sizing:
 
     def fit(self, size: Size) -> Fit | None:
         """The picture's bucket; None where it is too small for one."""
-        return self._buckets.fit(size) if self.enable_bucket else fit_exactly(size, self.resolution)
+        if size not in self._fits:
+            self._fits[size] = self._buckets.fit(size) if self.enable_bucket else fit_exactly(size, self.resolution)
+        return self._fits[size]
+
+    def is_skipped(self, size: Size) -> bool:
+        """Whether a picture is too small to be wanted."""
+        return size[0] * size[1] <= self._skip_area
 
 
 def make_sizing(options: Images, divisor: int) -> tuple[Sizing | None, list[Problem]]:
@@ -38,11 +46,18 @@ def make_sizing(options: Images, divisor: int) -> tuple[Sizing | None, list[Prob
     problems = check_resolution(options.resolution, divisor)
     if resolution is None:
         return None, problems
+    if options.skip_image_resolution and parse_resolution(options.skip_image_resolution) is None:
+        text = f"{options.skip_image_resolution!r} is no size"
+        problems.append(error("skip_image_resolution", text, "write 512, or width,height as in 512,768"))
     if options.enable_bucket and not problems:
         problems += _check_buckets(options, resolution, divisor)
     if any(problem.level == "error" for problem in problems):
         return None, problems
     return Sizing(options, resolution), problems
+
+
+def _area(size: Size | None) -> int:
+    return size[0] * size[1] if size else 0
 
 
 def _check_buckets(options: Images, resolution: Size, divisor: int) -> list[Problem]:

@@ -1,4 +1,4 @@
-"""Counts and lists in messages."""
+"""Counts, names and lists in messages."""
 
 from __future__ import annotations
 
@@ -12,6 +12,14 @@ def counted(number: int, noun: str) -> str:
 
 def name_some(items: Iterable[object], limit: int = 5) -> str:
     """A few names and the number of the others."""
-    names = [str(item) for item in items]
+    names = [shown(item) for item in items]
     more = f" and {len(names) - limit} more" if len(names) > limit else ""
     return ", ".join(names[:limit]) + more
+
+
+def shown(name: object) -> str:
+    """A name or path that may hold anything, fit for one line of a message: line ends and bytes that are no text escaped."""
+    text = str(name)
+    if text.isprintable():
+        return text
+    return "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in text)

@@ -5,6 +5,7 @@ from typing import Annotated, ClassVar, Literal
 from annotated_types import Ge
 
 from sd_scripts.options.schema import SET, Options, option
+from sd_scripts.options.validation import Validation
 from sd_scripts.options.values import Interval
 
 
@@ -37,7 +38,6 @@ class DatasetSource(Options):
         label="Caption table",
         level="expert",
         path="file",
-        available=False,
         help="A JSON or JSONL file with the captions of all pictures, as the captioning tools write it. Used instead of "
         "caption files and folder names.",
     )
@@ -45,14 +45,12 @@ class DatasetSource(Options):
         None,
         label="Guiding pictures",
         path="folder",
-        available=False,
         help="A folder with a second picture of the same name for each one: what a ControlNet is guided by, or the mask "
         "of the loss.",
     )
     dataset_class: str | None = option(
         None,
         level="expert",
-        available=False,
         help="A dataset class of your own, as package.module.Class; it is used instead of all other dataset options.",
     )
     train_batch_size: int = option(
@@ -203,14 +201,12 @@ class Images(Options):
     masked_loss: bool = option(
         False,
         level="expert",
-        available=False,
         help="Train most where the mask is bright and not where it is black. The masks are the guiding pictures.",
     )
     face_crop_aug_range: str | None = option(
         None,
         label="Cut around faces",
         level="expert",
-        available=False,
         help="Cut pictures around the face at a random size between these two, such as 1.0,3.0 times the face. File names "
         "must hold the place of the face, as the face tool writes them.",
     )
@@ -219,7 +215,6 @@ class Images(Options):
         label="Leave out small pictures",
         level="expert",
         unit="px",
-        available=False,
         help="Leave out pictures whose area is at most that of this size: one number for a square, or width,height.",
     )
 
@@ -255,7 +250,9 @@ class Caching(Options):
     cache_info: bool = option(
         False,
         level="expert",
-        help="Without effect, known from older settings: sizes and captions are read anew at each start, which is fast.",
+        label="Trust the scan index",
+        help="Do not look at the pictures and captions of a folder again while no file in it was added, removed or renamed. "
+        "For folders on slow drives; edited captions are not noticed.",
     )
     cache_text_encoder_outputs: bool = option(
         False,
@@ -284,5 +281,5 @@ class Caching(Options):
     )
 
 
-class DatasetOptions(DatasetSource, Captions, Images, Caching):
+class DatasetOptions(DatasetSource, Captions, Images, Caching, Validation):
     """All that decides what a batch holds."""

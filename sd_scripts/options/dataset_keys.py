@@ -21,7 +21,7 @@ class FileKeys(Options):
         None, path="folder", level="essential", help="The folder that holds the pictures; its name says no repeats."
     )
     metadata_file: str | None = option(
-        None, path="file", available=False, help="A JSON or JSONL file with the captions of all pictures."
+        None, path="file", help="A JSON or JSONL file with the captions of all pictures; used instead of caption files."
     )
     class_tokens: str | None = option(None, help="Caption of pictures that have no caption file.")
     is_reg: bool = option(False, help="The pictures are regularisation pictures: the general class.")
@@ -67,7 +67,6 @@ class Key:
 
 SPELLINGS = {"batch_size": "train_batch_size", "num_repeats": "dataset_repeats"}  # key → option
 WITHOUT_EFFECT = {
-    "cache_info": "sizes and captions are read anew at each start, which is fast",
     "network_multiplier": "no trainer uses it",
 }
 _BY_LEVELS = {

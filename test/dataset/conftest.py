@@ -15,6 +15,14 @@ from sd_scripts.options.dataset import DatasetOptions
 SMALL = {"resolution": "64", "min_bucket_reso": 32, "max_bucket_reso": 128, "bucket_reso_steps": 8}
 
 
+@pytest.fixture(autouse=True)
+def own_cache_folder(tmp_path, monkeypatch) -> Path:
+    """A cache folder for each test, so that no scan finds what another one has found."""
+    place = tmp_path / "user cache"
+    monkeypatch.setattr("sd_scripts.data.scan_index.cache_file", lambda: place / "model_hashes.json")
+    return place / "pictures"
+
+
 @pytest.fixture
 def picture(tmp_path) -> Callable[..., Path]:
     """Writes a picture of noise that its name decides: picture("10_cat/a.png", (64, 64), caption="a cat")."""

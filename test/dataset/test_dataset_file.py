@@ -14,6 +14,7 @@ def planned(tmp_path, picture):
     """Plans a dataset file in which IMAGES stands for a folder with two pictures."""
     folder = picture("imgs/a.png", caption="one, two").parent
     picture("imgs/b.png", (100, 70))
+    (folder.parent / "meta.json").write_text('{"a": {"caption": "one"}}', encoding="utf-8")
 
     def make(text: str, suffix: str = ".toml", **options) -> DataPlan:
         path = tmp_path / f"data{suffix}"
@@ -101,8 +102,8 @@ SUBSET = '[[datasets]]\n[[datasets.subsets]]\nimage_dir = "IMAGES"\n'
         ("[[datasets]]\nresolution = 64", ["has no [[datasets.subsets]]"]),
         ("[[datasets]]\n[[datasets.subsets]]\nnum_repeats = 1", ["image_dir", "is missing"]),
         ('[[datasets]]\n[[datasets.subsets]]\nimage_dir = "/no/such"', ["/no/such", "no folder"]),
-        (SUBSET + 'metadata_file = "m.json"', ["metadata_file", "not yet available"]),
-        (SUBSET + 'conditioning_data_dir = "c"', ["conditioning_data_dir", "not yet available"]),
+        (SUBSET + 'metadata_file = "m.json"', ["metadata_file", "m.json", "no file"]),
+        (SUBSET + 'conditioning_data_dir = "c"', ["conditioning_data_dir", "no folder"]),
         (SUBSET + "random_crop = true", ["random_crop", "cache_latents = false"]),
         ("[[datasets]]\nresolution = 500\n" + SUBSET.split("\n", 1)[1], ["resolution", "496 and 504"]),
     ],
@@ -132,9 +133,9 @@ def test_a_subset_given_twice_is_used_once(planned):
 
 
 def test_keys_without_effect_are_said(planned):
-    plan = planned(SUBSET + "cache_info = true")
+    plan = planned("[general]\nnetwork_multiplier = 2.0\n" + SUBSET)
     assert errors(plan) == []
-    assert any("cache_info" in str(problem) and problem.level == "note" for problem in plan.problems)
+    assert any("network_multiplier" in str(problem) and problem.level == "note" for problem in plan.problems)
 
 
 # Keys of dataset files as people have them: type, and the tables of each kind of dataset (general, dataset, subset).
@@ -149,7 +150,14 @@ VALUES = {
     "str": ("x", 7),
 }
 VALUES |= {"int | [int,int]": (64, True), "[float,float]": ([1.0, 2.5], 7), "dict": ({"a": 1}, 7)}
-OTHER = {"resize_interpolation": "area", "alpha_mask": True}
+OTHER = {
+    "resize_interpolation": "area",
+    "alpha_mask": True,
+    "metadata_file": "IMAGES/../meta.json",
+    "conditioning_data_dir": "IMAGES",
+    "skip_image_resolution": "32",
+    "face_crop_aug_range": "1.0,3.0",
+}
 
 
 @pytest.mark.parametrize("name", FIELD)

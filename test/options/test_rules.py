@@ -60,7 +60,6 @@ def test_nothing_given_names_all_essentials():
         ({"output_name": "a/b"}, "output_name", "error", "a/b"),
         ({"metadata_thumbnail": "gone.png"}, "metadata_thumbnail", "error", "no such picture"),
         ({"log_with": "wandb"}, "log_with", "error", "not yet available"),
-        ({"cache_info": True}, "cache_info", "note", "no effect"),
         ({"resume": "gone-state"}, "resume", "error", "no such folder"),
         ({"dataset_config": "d.toml"}, "train_data_dir", "warning", "dataset_config"),
     ],

@@ -14,11 +14,11 @@ from sd_scripts.options.rules.base import Families, Rule, named_file
 from sd_scripts.options.sizes import check_bucket_steps, check_resolution, divisor_of, parse_resolution
 
 GUIDED = (ControlNet, LLLite)  # methods that learn from pairs of pictures
-CHANGE_THE_PICTURE = ("random_crop", "color_aug")
+CHANGE_THE_PICTURE = ("random_crop", "color_aug", "face_crop_aug_range")
 
 
 def pictures_are_given(options: DatasetSource) -> Iterator[Problem]:
-    if options.train_data_dir is None and options.dataset_config is None and options.dataset_class is None:
+    if not any((options.train_data_dir, options.in_json, options.dataset_config, options.dataset_class)):
         yield error(
             "train_data_dir", "no pictures are given", "name a picture folder, or a dataset file in dataset_config"
         )
@@ -29,10 +29,9 @@ def guiding_pictures_are_given(options: DatasetSource) -> Iterator[Problem]:
         return
     if isinstance(options, GUIDED) and options.conditioning_data_dir is None:
         yield error("conditioning_data_dir", "no guiding pictures are given", "name their folder, or a dataset file")
-    if not isinstance(options, GUIDED) and options.conditioning_data_dir is not None:
-        yield warning(
-            "conditioning_data_dir", "has no effect here", "give the masks of a masked loss in a dataset file"
-        )
+    uses_masks = getattr(options, "masked_loss", False)
+    if not isinstance(options, GUIDED) and options.conditioning_data_dir is not None and not uses_masks:
+        yield warning("conditioning_data_dir", "has no effect here", "set masked_loss to use its pictures as masks")
 
 
 def dataset_file_replaces_folders(options: DatasetSource) -> Iterator[Problem]:
@@ -68,8 +67,10 @@ def guided_pictures_stay_together(options: DatasetSource) -> Iterator[Problem]:
 
 
 def masks_are_given(options: Images) -> Iterator[Problem]:
-    if options.masked_loss and getattr(options, "dataset_config", None) is None and not isinstance(options, GUIDED):
-        yield error("masked_loss", "needs masks, which only a dataset file can name", "set dataset_config")
+    sources = ("dataset_config", "dataset_class", "conditioning_data_dir")
+    is_given = any(getattr(options, name, None) for name in sources)
+    if options.masked_loss and not is_given and not isinstance(options, GUIDED):
+        yield error("masked_loss", "needs masks", "name their folder in conditioning_data_dir, or use a dataset file")
 
 
 def own_dataset_class_is_alone(options: DatasetSource) -> Iterator[Problem]:
@@ -78,8 +79,6 @@ def own_dataset_class_is_alone(options: DatasetSource) -> Iterator[Problem]:
     for name in ("dataset_config", "train_data_dir", "reg_data_dir", "in_json"):
         if getattr(options, name) is not None:
             yield warning(name, "not used, because dataset_class is given", "remove one of the two")
-    if getattr(options, "validation_split", 0):
-        yield warning("validation_split", "has no effect with dataset_class", "leave it out")
 
 
 def cached_latents_do_not_change(options: Caching) -> Iterator[Problem]:
@@ -98,13 +97,6 @@ def cache_on_disk_is_a_cache(options: Caching) -> Iterator[Problem]:
     for name in ("cache_latents", "cache_text_encoder_outputs"):
         if getattr(options, f"{name}_to_disk") and name in options.model_fields_set and not getattr(options, name):
             yield note(name, f"is on, because {name}_to_disk is", "leave one of the two out")
-
-
-def sizes_are_read_anew(options: Caching) -> Iterator[Problem]:
-    if options.cache_info:
-        yield note(
-            "cache_info", "has no effect: sizes and captions are read anew at each start, which is fast", "remove it"
-        )
 
 
 def sizes_fit_the_model(options: Images, families: Families) -> Iterator[Problem]:
@@ -158,7 +150,6 @@ RULES: tuple[Rule, ...] = (
     own_dataset_class_is_alone,
     cached_latents_do_not_change,
     cache_on_disk_is_a_cache,
-    sizes_are_read_anew,
     sizes_fit_the_model,
     other_sizes_are_sizes,
     face_range_is_a_range,
