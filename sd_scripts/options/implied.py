@@ -58,9 +58,9 @@ def trains_text_encoders(options: CommonOptions) -> bool:
     if isinstance(options, Network):
         return not options.network_train_unet_only and any(encoder_rates(options))
     if isinstance(options, FullTraining):
-        own = (options.learning_rate_te, options.learning_rate_te1, options.learning_rate_te2)
-        rates = [rate for rate in own if rate is not None] or [options.learning_rate]
-        return options.train_text_encoder and any(rates)
+        one, first, second = options.learning_rate_te, options.learning_rate_te1, options.learning_rate_te2
+        own = (one,) if one is not None else (first, second)
+        return options.train_text_encoder and any(options.learning_rate if rate is None else rate for rate in own)
     return False
 
 

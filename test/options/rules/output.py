@@ -79,7 +79,10 @@ CASES = [
     ),
     (output.uploads_are_public, "adapter", SD, {"huggingface_repo_id": "a/b"}, None),
     (output.samples_are_drawn, "adapter", SD, {"sample_every_n_steps": 5}, ("sample_prompts", "error")),
-    (output.samples_are_drawn, "adapter", SD, {"sample_prompts": "gone.txt", "sample_at_first": True}, ("sample_prompts", "error")),
+    (
+        output.samples_are_drawn, "adapter", SD, {"sample_prompts": "gone.txt", "sample_at_first": True},
+        ("sample_prompts", "error"),
+    ),
     (output.samples_are_drawn, "adapter", SD, {"sample_prompts": "{file}"}, ("sample_prompts", "note")),
     (
         output.samples_are_drawn, "adapter", SD,
