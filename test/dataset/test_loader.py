@@ -139,8 +139,8 @@ def test_flips_depend_on_the_use_alone_with_and_without_cache(ten_pictures, plan
     for a, b, c in zip(plain, cached, read, strict=True):
         assert a.captions == b.captions == c.captions
         assert b.pixels is c.pixels is None
-        torch.testing.assert_close(encode(a.pixels, []), b.latents)
-        torch.testing.assert_close(b.latents, c.latents)
+        torch.testing.assert_close(encode(a.pixels, []), b.latents.float(), atol=1e-6, rtol=2**-11)
+        assert torch.equal(b.latents, c.latents)
     never = batches(plan(train_batch_size=2))
     flipped = sum(not torch.equal(a.pixels, b.pixels) for a, b in zip(plain, never, strict=True))
     assert len(plain) / 2 < flipped < len(plain)  # of two pictures in a batch
@@ -200,8 +200,9 @@ def test_a_picture_that_cannot_be_cached_is_replaced_with_its_caption(ten_pictur
 def test_a_cache_file_that_vanishes_is_named(ten_pictures, plan, tmp_path):
     made = plan()
     cache = LatentCache.build(made, encode, latent=LATENT, fingerprint="v", to_disk=True)
-    next((tmp_path / "train").rglob("p3*.npz")).unlink()
-    with pytest.raises(UserError, match=r"p3_0064x0064_sd\.npz has disappeared"):
+    victim = next((tmp_path / "train").rglob("*.data"))
+    victim.unlink()
+    with pytest.raises(UserError, match=rf"{victim.name} has disappeared"):
         batches(made, cache=cache)
 
 
