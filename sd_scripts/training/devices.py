@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from datetime import timedelta
+from importlib.util import find_spec
 
 import torch
 from accelerate import Accelerator
@@ -32,7 +33,6 @@ def make_accelerator(options: CommonOptions) -> Accelerator:
     Raises:
         ConfigError: this machine has not what an option asks for.
     """
-    check_attention(options, torch.cuda.is_available())
     check_compiler(options)
     AcceleratorState._reset_state()  # a run before this one in the same process may have had another precision
     try:
@@ -69,16 +69,17 @@ def ddp_settings(options: CommonOptions) -> list[KwargsHandler]:
     return settings
 
 
-def check_attention(options: CommonOptions, has_cuda: bool) -> None:
-    """Raise ConfigError where xFormers is asked for on a machine that cannot run it."""
-    if wants_xformers(options) and not has_cuda:
-        name = "xformers" if options.xformers else "diffusers_xformers"
-        raise ConfigError(name, True, "is for NVIDIA GPUs, and there is none here; leave it out")
+def uses_xformers(options: CommonOptions, device: torch.device) -> bool:
+    """Whether attention is left to xFormers: asked for, installed, and on a GPU that it is made for.
 
-
-def wants_xformers(options: CommonOptions) -> bool:
-    """Whether attention is left to xFormers; the memory-saving attention that wins over it is PyTorch's."""
-    return (options.xformers or options.diffusers_xformers) and not options.mem_eff_attn
+    Most settings that circulate ask for it. Where it cannot be had, PyTorch's own attention does the same, and it is said.
+    """
+    asked = (options.xformers or options.diffusers_xformers) and not options.mem_eff_attn  # which wins, and is PyTorch's
+    if not asked or find_spec("xformers") is None:  # the plan has warned
+        return False
+    if device.type != "cuda":
+        logger.warning("xFormers is for NVIDIA GPUs, and there is none here: PyTorch's own attention is used")
+    return device.type == "cuda"
 
 
 def check_compiler(options: CommonOptions) -> None:

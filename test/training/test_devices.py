@@ -8,14 +8,13 @@ import torch
 from sd_scripts.errors import ConfigError
 from sd_scripts.options.build import build
 from sd_scripts.options.recipes import NetworkTraining
+from sd_scripts.training import devices
 from sd_scripts.training.devices import (
-    check_attention,
     check_compiler,
     compile_denoiser,
     ddp_settings,
     make_accelerator,
     wants_compilation,
-    wants_xformers,
 )
 
 
@@ -23,8 +22,10 @@ def options(**values) -> NetworkTraining:
     return build(NetworkTraining, values)
 
 
+@pytest.mark.parametrize("is_installed", [True, False])
+@pytest.mark.parametrize("device", ["cuda", "cpu"])
 @pytest.mark.parametrize(
-    ("values", "wanted"),
+    ("values", "asked"),
     [
         ({}, False),
         ({"xformers": True}, True),
@@ -34,16 +35,11 @@ def options(**values) -> NetworkTraining:
         ({"xformers": True, "mem_eff_attn": True}, False),
     ],
 )
-def test_which_attention_wins(values, wanted):
-    assert wants_xformers(options(**values)) is wanted
-
-
-@pytest.mark.parametrize("name", ["xformers", "diffusers_xformers"])
-def test_xformers_without_a_gpu_is_refused_in_words(name):
-    with pytest.raises(ConfigError, match=rf"{name}.*NVIDIA"):
-        check_attention(options(**{name: True}), has_cuda=False)
-    check_attention(options(**{name: True}), has_cuda=True)
-    check_attention(options(), has_cuda=False)
+def test_xformers_is_used_where_it_is_asked_for_and_can_be_had(values, asked, device, is_installed, monkeypatch, caplog):
+    monkeypatch.setattr(devices, "find_spec", lambda name: object() if is_installed else None)
+    used = devices.uses_xformers(options(**values), torch.device(device))
+    assert used is (asked and is_installed and device == "cuda")
+    assert ("NVIDIA" in caplog.text) is (asked and is_installed and device == "cpu")
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from sd_scripts.options.implied import WITHOUT_PLAIN_8_BITS, swapped_blocks
 from sd_scripts.options.memory import Memory, Precision
 from sd_scripts.options.methods import Network
 from sd_scripts.options.problems import Problem, error, note, warning
-from sd_scripts.options.rules.base import Families, Rule, all_are, some_are
+from sd_scripts.options.rules.base import FUSED, Families, Rule, all_are, some_are
 
 EIGHT_BITS = ("fp8_base", "fp8_base_unet")
 # Most blocks that can be swapped: two must stay. FLUX has 19 and 38 blocks, HunyuanImage 20 and 40; there one swapped
@@ -97,16 +97,17 @@ def blocks_are_counted_once(options: Memory) -> Iterator[Problem]:
 def fused_passes_fit(options: Memory) -> Iterator[Problem]:
     """Steps inside the backward pass leave no gradients to collect."""
     accumulates = getattr(options, "gradient_accumulation_steps", 1) > 1
-    chosen = [
-        name
-        for name in ("fused_backward_pass", "fused_optimizer_groups", "blockwise_fused_optimizers")
-        if getattr(options, name)
-    ]
+    needs_scaling = getattr(options, "mixed_precision", "no") == "fp16"
+    chosen = [name for name in FUSED if getattr(options, name)]
     for name in chosen:
         if accumulates:
             yield error(name, "excludes gradient accumulation", "set gradient_accumulation_steps = 1")
+        if needs_scaling:
+            yield error(
+                name, "excludes fp16, where all gradients are checked before a step", 'set mixed_precision = "bf16"'
+            )
         if isinstance(options, Network):
-            yield warning(name, "has no effect: it is for whole models", "leave it off")
+            yield note(name, "saves little with an adapter, whose gradients are small", "leave it off")
     if len(chosen) > 1:
         yield error(chosen[1], f"excludes {chosen[0]}", "choose one of them")
 
@@ -116,7 +117,8 @@ def xformers_is_installed(options: Memory, families: Families) -> Iterator[Probl
         return
     for name in ("xformers", "diffusers_xformers"):
         if getattr(options, name) and importlib.util.find_spec("xformers") is None:
-            yield error(name, "the package xformers is not installed", "install it, or leave this off")
+            used = "the package xformers is not installed: PyTorch's own attention is used, with the same result"
+            yield warning(name, used, "leave it off, or install the package")
 
 
 def one_attention_is_chosen(options: Memory, families: Families) -> Iterator[Problem]:
