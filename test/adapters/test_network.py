@@ -222,6 +222,12 @@ def test_unknown_module_names_the_nearest():
         find_kind("networks.lore")
 
 
+@pytest.mark.parametrize("name", ["networks.lora_flux", "lora_sd3", "networks/oft.py", "lycoris.kohya"])
+def test_a_known_kind_that_is_to_come_says_so(name):
+    with pytest.raises(ConfigError, match=r"not yet available; networks\.lora is"):
+        find_kind(name)
+
+
 def test_network_arguments_are_read():
     args = ["conv_dim=8", "conv_alpha=2.5", "rank_dropout=0.1", "module_dropout=0.2", "loraplus_lr_ratio="]
     settings = adapter_settings(options(network_dim=None, network_alpha=3.0, network_dropout=0.3, network_args=args))
