@@ -24,7 +24,14 @@ class Precision(Options):
     full_bf16: bool = option(
         False,
         level="expert",
-        help="Keep the trained weights in bf16 too. Saves memory, costs accuracy; needs mixed precision bf16.",
+        help="Keep the trained weights in bf16 too. Saves memory, costs some accuracy; needs mixed precision bf16.",
+    )
+    stochastic_rounding: bool = option(
+        True,
+        level="expert",
+        only_with={"full_bf16": True},
+        help="Round bf16 weights up or down at random after a step that is computed in 32 bits, so that steps too small for "
+        "bf16 still add up. Off: such steps are lost, and averages that the optimizer keeps take half the memory.",
     )
     fp8_base: bool = option(
         False,
@@ -123,28 +130,22 @@ class Memory(Options):
         False,
         label="Fused backward pass",
         level="expert",
-        available=False,
         help="Step the optimizer weight by weight inside the backward pass, so that gradients need no memory: saves the "
-        "size of the trained weights. Needs Adafactor and no gradient accumulation; for whole models.",
+        "size of the trained weights, which counts for whole models. Without gradient accumulation, on one GPU.",
     )
     fused_optimizer_groups: int | None = option(
         None,
         ge=0,
         label="Fused optimizer groups",
         level="expert",
-        only_for=("sdxl",),
-        available=False,
-        help="Step the optimizer in so many groups inside the backward pass: like the above for any optimizer, saving less. "
-        "4 to 10 is usual, 0 is off.",
+        help="Step the optimizer in so many groups inside the backward pass: like the above with fewer, larger steps, which "
+        "saves less and is faster. 4 to 10 is usual, 0 is off.",
     )
     blockwise_fused_optimizers: bool = option(
         False,
         label="One optimizer a block",
         level="expert",
-        only_for=("sd3", "flux", "chroma", "lumina"),
-        available=False,
-        help="Step each transformer block with its own optimizer inside the backward pass, so that gradients need little "
-        "memory. For any optimizer but schedule-free ones; for whole models.",
+        help="Step the optimizer block by block inside the backward pass: like the above, with the model's own blocks.",
     )
     mem_eff_save: bool = option(
         False,

@@ -169,10 +169,9 @@ def _library_class(name: str) -> KnownOptimizer:
 
 def _described(path: str, install: str) -> KnownOptimizer:
     name = path.split(".")[-1]
-    table = {known.path: known for known in OPTIMIZERS.values()}
-    if path in table:
-        return table[path]
     folded = name.casefold()
+    if (known := OPTIMIZERS.get(folded)) and known.path == path:  # not SGDNesterov for SGD: that has its own arguments
+        return known
     defaults = {"relative_step": True} if path == "transformers.Adafactor" else {}
     return KnownOptimizer(
         name, path, install, folded.startswith(("dadapt", "prodigy")), "schedulefree" in folded, defaults

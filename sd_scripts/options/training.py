@@ -1,8 +1,8 @@
 """Options: length, optimizer, learning-rate schedule."""
 
-from typing import ClassVar
+from typing import ClassVar, Literal
 
-from sd_scripts.options.schema import Options, option
+from sd_scripts.options.schema import SET, Options, option
 
 
 class Length(Options):
@@ -101,4 +101,12 @@ class Scheduler(Options):
         le=1,
         level="expert",
         help="Lowest rate as a share of the full one, for the schedules that have a floor.",
+    )
+    resume_learning_rate: Literal["settings", "state"] = option(
+        "settings",
+        label="Rates after a resume",
+        level="expert",
+        only_with={"resume": SET},
+        help="Go on with the rates and the schedule of these settings, from the step of the state; or with the rates that "
+        "the state was saved with.",
     )

@@ -12,6 +12,7 @@ from torch import Tensor
 from sd_scripts.errors import UserError
 from sd_scripts.seeds import seed_of
 from sd_scripts.training.batch_loss import batch_loss
+from sd_scripts.training.optimizers import is_fused
 from sd_scripts.training.schedulers import advance
 
 if TYPE_CHECKING:
@@ -53,12 +54,13 @@ def optimizer_step(run: Run, epoch: int, group: list[Batch]) -> Tensor:
             run.accelerator.backward(batch_mean / len(group))
         losses.append(batch_mean.detach())
     loss = mean_over_processes(run, torch.stack(losses).mean())
-    if run.step == run.first_step and (silent := run.method.parts_without_gradient()):
+    is_stepped = is_fused(run.optimizer.optimizer)  # and its gradients, already cut to length, are gone
+    if run.step == run.first_step and not is_stepped and (silent := run.method.parts_without_gradient()):
         raise UserError(
             f"{' and '.join(silent)}: the first backward pass left no gradient, so nothing would be learnt; "
             "check mixed_precision and the network's arguments"
         )
-    if run.options.max_grad_norm:
+    if run.options.max_grad_norm and not is_stepped:
         run.accelerator.clip_grad_norm_(run.parameters, run.options.max_grad_norm)
     run.optimizer.step()
     if not run.optimizer.step_was_skipped:  # fp16: the scaler found an overflow and lowers its scale instead

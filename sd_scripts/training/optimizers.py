@@ -8,6 +8,7 @@ from __future__ import annotations
 import importlib
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -16,13 +17,17 @@ from torch.optim import Optimizer
 from sd_scripts.errors import ConfigError
 from sd_scripts.options.arguments import did_you_mean
 from sd_scripts.options.optimizer_names import OptimizerChoice, OptimizerOptions, choose_optimizer
+from sd_scripts.training.split_optimizer import SplitOptimizer, Stepping
 
 
-def make_optimizer(cfg: OptimizerOptions, param_groups: Sequence[dict[str, Any]]) -> tuple[Optimizer, str]:
+def make_optimizer(
+    cfg: OptimizerOptions, param_groups: Sequence[dict[str, Any]], stepping: Stepping | None = None
+) -> tuple[Optimizer, str]:
     """The optimizer, ready to train, and its description for the metadata: `module.Class(key=value,…)`.
 
     Args:
         param_groups: dicts with "params" and, where it differs from `learning_rate`, "lr".
+        stepping: go through the weights in parts.
 
     Raises ConfigError for everything that the user can mend: unknown name, missing package, wrong argument, rates that
     the optimizer cannot take.
@@ -37,9 +42,56 @@ def make_optimizer(cfg: OptimizerOptions, param_groups: Sequence[dict[str, Any]]
         rate = None
     else:
         rate = _default_rate(cfg.learning_rate, groups)
-    optimizer = construct("optimizer_args", cls, groups, {"lr": rate, **choice.arguments})
-    train_mode(optimizer)
+
+    def make(some_groups: Sequence[dict[str, Any]]) -> Optimizer:
+        optimizer = construct("optimizer_args", cls, some_groups, {"lr": rate, **choice.arguments})
+        train_mode(optimizer)
+        keep_number_formats(optimizer)
+        return optimizer
+
+    if stepping is None:
+        optimizer = make(groups)
+    elif choice.is_adaptive and not stepping.is_fused:
+        everything = [p for group in groups for p in group["params"]]
+        optimizer = SplitOptimizer(make, groups, replace(stepping, parts=[everything]))
+    elif choice.is_adaptive:
+        reason = (
+            "finds one rate from all weights together, so they cannot be stepped in parts; choose another optimizer"
+        )
+        raise ConfigError("optimizer_type", choice.path.split(".")[-1], reason)
+    else:
+        optimizer = SplitOptimizer(make, groups, stepping)
     return optimizer, describe(cls, choice.arguments)
+
+
+def keep_number_formats(optimizer: Optimizer) -> None:
+    """See that a loaded state keeps the number formats it was saved in.
+
+    torch gives all of it the format of the weights: averages kept in float32 beside bfloat16 weights would lose most of
+    their digits, and 8-bit ones all meaning. bitsandbytes has a way of its own, which does not come by here.
+    """
+    loaded: list[dict[str, Any]] = []
+
+    def remember(_: Optimizer, state_dict: dict[str, Any]) -> None:
+        loaded[:] = [state_dict]
+
+    def restore(optimizer: Optimizer) -> None:
+        saved = loaded.pop()
+        numbers = [number for group in saved["param_groups"] for number in group["params"]]
+        parameters = [p for group in optimizer.param_groups for p in group["params"]]
+        for number, parameter in zip(numbers, parameters, strict=True):
+            state, kept = optimizer.state.get(parameter, {}), saved["state"].get(number, {})
+            for key, value in kept.items():
+                if torch.is_tensor(value) and value.dtype != state[key].dtype:
+                    state[key] = value.to(state[key].device)
+
+    optimizer.register_load_state_dict_pre_hook(remember)
+    optimizer.register_load_state_dict_post_hook(restore)
+
+
+def is_fused(optimizer: Optimizer) -> bool:
+    """Whether weights are stepped inside the backward pass: there are no gradients after it."""
+    return isinstance(optimizer, SplitOptimizer) and optimizer.is_fused
 
 
 def describe(cls: type, arguments: dict[str, Any]) -> str:

@@ -6,7 +6,7 @@ transformers.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -23,6 +23,7 @@ from sd_scripts.options.scheduler_names import (
     phase_steps,
 )
 from sd_scripts.training.optimizers import construct, import_class, is_schedule_free
+from sd_scripts.training.split_optimizer import SplitOptimizer
 
 
 def make_scheduler(cfg: SchedulerOptions, optimizer: Optimizer, total_steps: int) -> LRScheduler:
@@ -59,6 +60,40 @@ def advance(scheduler: LRScheduler, loss: Tensor) -> None:
         scheduler.step()
 
 
+def load_schedule(scheduler: LRScheduler, state: dict[str, Any]) -> None:
+    """Go on where a saved schedule was; of one of another kind only its position counts."""
+    if state.keys() == scheduler.state_dict().keys():
+        scheduler.load_state_dict(state)
+        return
+    for group in scheduler.optimizer.param_groups:
+        group["lr"] = group.get("initial_lr", group["lr"])  # not what the other one had made of it
+    position = int(state.get("steps_seen", state["last_epoch"]))
+    if isinstance(scheduler, PlateauLR):
+        scheduler.steps_seen = position
+    else:
+        scheduler.last_epoch = position
+
+
+def use_rates(scheduler: LRScheduler, rates: Sequence[float]) -> None:
+    """Let these be the full rates of the groups, and the schedule that of the settings, from where it stands."""
+    if isinstance(scheduler, RelativeStep):
+        return
+    groups = scheduler.optimizer.param_groups
+    for group, rate in zip(groups, rates, strict=True):
+        before = group.get("initial_lr", group["lr"])
+        if before != rate:
+            group["lr"] = group["lr"] * rate / before if before else rate
+        group["initial_lr"] = rate
+    if hasattr(scheduler, "base_lrs"):
+        scheduler.base_lrs = list(rates)
+    if isinstance(
+        scheduler, LambdaLR
+    ):  # a function of the step: exact, and of the present settings where those changed
+        for group, rate, factor in zip(groups, rates, scheduler.lr_lambdas, strict=True):
+            group["lr"] = rate * factor(scheduler.last_epoch)
+    scheduler._last_lr = [group["lr"] for group in groups]
+
+
 class PlateauLR(ReduceLROnPlateau):
     """Lower the rate when the mean loss of a window of steps no longer falls; `patience` counts windows.
 
@@ -69,6 +104,8 @@ class PlateauLR(ReduceLROnPlateau):
         if window < 1:
             raise ValueError(f"window {window} is not at least 1")
         super().__init__(optimizer, **arguments)
+        for group in optimizer.param_groups:
+            group.setdefault("initial_lr", group["lr"])
         self.window = window
         self.steps_seen = 0
         self.loss_sum: Tensor | float = 0.0
@@ -95,10 +132,11 @@ class RelativeStep(LRScheduler):
 
         Reading it waits for the device, as Adafactor itself does for every parameter.
         """
+        owner = self.optimizer.whole if isinstance(self.optimizer, SplitOptimizer) else self.optimizer
         rates = []
-        for group, initial in zip(self.optimizer.param_groups, self.base_lrs, strict=True):
-            states = [self.optimizer.state[p] for p in group["params"] if p in self.optimizer.state]
-            rates.append(float(self.optimizer._get_lr(group, states[0])) if states else initial)
+        for group, initial in zip(owner.param_groups, self.base_lrs, strict=True):
+            states = [owner.state[p] for p in group["params"] if p in owner.state]
+            rates.append(float(owner._get_lr(group, states[0])) if states else initial)
         return rates
 
 

@@ -21,6 +21,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 
 from sd_scripts.errors import UserError
+from sd_scripts.training.schedulers import load_schedule
 
 if TYPE_CHECKING:
     from torch import nn
@@ -124,7 +125,7 @@ def read_state(folder: Path, trained: Trained) -> None:
         weights = load_file(folder / "model.safetensors")
         _load_weights(folder, weights, trained.parameters)
         trained.optimizer.load_state_dict(_load(folder / "optimizer.bin"))
-        trained.scheduler.load_state_dict(_load(folder / "scheduler.bin"))
+        load_schedule(trained.scheduler, _load(folder / "scheduler.bin"))
         if trained.scaler is not None and (folder / "scaler.pt").exists():
             trained.scaler.load_state_dict(_load(folder / "scaler.pt"))
         if trained.ema is not None and (folder / "ema.bin").exists():

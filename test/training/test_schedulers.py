@@ -8,7 +8,7 @@ from sd_scripts.errors import ConfigError
 from sd_scripts.options.scheduler_names import SCHEDULES
 from sd_scripts.options.training import Optimizer, Scheduler
 from sd_scripts.training.optimizers import make_optimizer
-from sd_scripts.training.schedulers import PlateauLR, advance, make_scheduler
+from sd_scripts.training.schedulers import PlateauLR, advance, load_schedule, make_scheduler, use_rates
 
 
 class SchedulerOptions(Scheduler, Optimizer):
@@ -187,3 +187,79 @@ def test_polynomial_ending_above_the_start_is_refused_with_the_reason():
     cfg = SchedulerOptions(lr_scheduler="polynomial", lr_scheduler_args=["lr_end=1"])
     with pytest.raises(ConfigError, match="must be smaller than initial lr"):
         rates_used(cfg)
+
+
+# Going on with other settings
+
+
+def gone_on(cfg, before, *, lr=1e-4, total=100, uses_settings=True):
+    """Rates of the 30 steps after a resume at step 20 with options `cfg`, of a run that began with `before` at 1e-4."""
+
+    def fresh(options, rate, length):
+        groups = [{"params": [torch.nn.Parameter(torch.ones(1))], "lr": rate}]
+        optimizer, _ = make_optimizer(options, groups)
+        return optimizer, make_scheduler(options, optimizer, length)
+
+    def run(optimizer, scheduler, steps):
+        used = []
+        for _ in range(steps):
+            used.append(optimizer.param_groups[0]["lr"])
+            optimizer.step()
+            advance(scheduler, torch.tensor(1.0))
+        return used
+
+    optimizer, scheduler = fresh(before, 1e-4, 100)
+    run(optimizer, scheduler, 20)
+    resumed, resumed_scheduler = fresh(cfg, lr, total)
+    resumed.load_state_dict(optimizer.state_dict())
+    load_schedule(resumed_scheduler, scheduler.state_dict())
+    if uses_settings:
+        use_rates(resumed_scheduler, [lr])
+    return run(resumed, resumed_scheduler, 30)
+
+
+@pytest.mark.parametrize("name", [name for name in SCHEDULES if name not in ("adafactor", "piecewise_constant")])
+def test_without_changes_the_rates_of_the_settings_are_those_of_the_unbroken_run(name):
+    cfg = SchedulerOptions(lr_scheduler=name, lr_warmup_steps=0, lr_decay_steps="20%")
+    assert gone_on(cfg, cfg) == rates_used(cfg)[20:50]
+
+
+def test_a_new_rate_acts_from_the_position_in_the_schedule():
+    cfg = SchedulerOptions(lr_scheduler="cosine", lr_warmup_steps=10)
+    assert gone_on(cfg, cfg, lr=3e-4) == rates_used(cfg, group_lrs=(3e-4,))[20:50]
+    assert gone_on(cfg, cfg, lr=3e-4, uses_settings=False) == rates_used(cfg)[20:50]
+
+
+def test_a_new_length_and_another_schedule_act_too():
+    cosine, linear = SchedulerOptions(lr_scheduler="cosine"), SchedulerOptions(lr_scheduler="linear")
+    assert gone_on(linear, cosine, total=200) == rates_used(linear, total=200)[20:50]
+
+
+@pytest.mark.parametrize("kind", ["CosineAnnealingLR", "StepLR"])
+def test_schedules_of_torch_go_on_with_a_new_rate(kind):
+    arguments = {"CosineAnnealingLR": ["T_max=100"], "StepLR": ["step_size=15"]}[kind]
+    cfg = SchedulerOptions(lr_scheduler_type=kind, lr_scheduler_args=arguments)
+    expected = rates_used(cfg, group_lrs=(3e-4,))[20:50]
+    assert gone_on(cfg, cfg, lr=3e-4) == pytest.approx(expected, rel=1e-9)
+
+
+def test_plateau_keeps_what_it_has_lowered():
+    cfg = SchedulerOptions(lr_scheduler="reduce_lr_on_plateau", lr_scheduler_args=["window=4", "patience=1"])
+    before = rates_used(cfg)[20]
+    assert before < 1e-4
+    assert gone_on(cfg, cfg, lr=2e-4)[0] == pytest.approx(2 * before)
+
+
+def test_only_the_position_counts_of_a_schedule_of_another_kind():
+    plateau = SchedulerOptions(lr_scheduler="reduce_lr_on_plateau")
+    linear = SchedulerOptions(lr_scheduler="linear")
+    assert gone_on(linear, plateau) == rates_used(linear)[20:50]
+    assert gone_on(plateau, linear)[0] == 1e-4
+
+
+def test_a_rate_that_was_0_is_taken_as_it_is():
+    cfg = SchedulerOptions(lr_scheduler="linear")
+    optimizer, _ = make_optimizer(cfg, [{"params": [torch.nn.Parameter(torch.ones(1))], "lr": 0.0}])
+    scheduler = make_scheduler(cfg, optimizer, 100)
+    use_rates(scheduler, [1e-3])
+    assert optimizer.param_groups[0]["lr"] == 1e-3

@@ -16,6 +16,9 @@ Families = tuple[str, ...]
 Rule = Callable[..., Iterator[Problem]]
 """A function of `options` (annotated with the group that it reads), and of `families` where they matter."""
 
+FUSED = ("fused_backward_pass", "fused_optimizer_groups", "blockwise_fused_optimizers")
+"""Ways to step inside the backward pass."""
+
 
 def all_are(families: Families, *wanted: str) -> bool:
     """Whether the model is certainly of one of these families or traits."""

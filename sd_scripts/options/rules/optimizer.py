@@ -9,7 +9,7 @@ from sd_scripts.options.memory import Memory
 from sd_scripts.options.methods import Network
 from sd_scripts.options.optimizer_names import OptimizerChoice, check_optimizer, choose_optimizer
 from sd_scripts.options.problems import Problem, error, note
-from sd_scripts.options.rules.base import Rule, items
+from sd_scripts.options.rules.base import FUSED, Rule, items
 from sd_scripts.options.scheduler_names import check_scheduler
 from sd_scripts.options.training import Length, Optimizer, Scheduler
 
@@ -44,13 +44,18 @@ def adaptive_optimizers_take_one_rate(options: Network) -> Iterator[Problem]:
 
 
 def fused_passes_fit_the_optimizer(options: Memory) -> Iterator[Problem]:
+    """Weights can be stepped one after the other unless what is done to one depends on all."""
     choice = _chosen(options)
-    if choice is None:
+    names = [name for name in FUSED if getattr(options, name)]
+    if choice is None or not names:
         return
-    if options.fused_backward_pass and not choice.path.endswith(".Adafactor"):
-        yield error("fused_backward_pass", "needs Adafactor", 'set optimizer_type = "AdaFactor"')
-    if options.blockwise_fused_optimizers and choice.is_schedule_free:
-        yield error("blockwise_fused_optimizers", "excludes schedule-free optimizers", "choose another optimizer")
+    if choice.is_adaptive:
+        yield error(names[0], "this optimizer finds one rate from all weights together", "choose another optimizer")
+    if getattr(options, "max_grad_norm", 0):
+        what = "weight" if names[0] == "fused_backward_pass" else "group of weights"
+        yield note(
+            "max_grad_norm", f"acts on each {what} by itself with {names[0]}", "set it to 0 to leave them as they are"
+        )
 
 
 def _chosen(options: Optimizer) -> OptimizerChoice | None:

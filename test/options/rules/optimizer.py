@@ -39,17 +39,20 @@ CASES = [
         optimizer.adaptive_optimizers_take_one_rate, "adapter", SD, {"network_args": ["loraplus_lr_ratio=16"]}, None,
     ),
     (
-        optimizer.fused_passes_fit_the_optimizer, "full", "sdxl", {"fused_backward_pass": True},
-        ("fused_backward_pass", "error"),
+        optimizer.fused_passes_fit_the_optimizer, "full", "sdxl",
+        {"fused_backward_pass": True, "optimizer_type": "Prodigy", "max_grad_norm": 0}, ("fused_backward_pass", "error"),
     ),
     (
         optimizer.fused_passes_fit_the_optimizer, "full", "flux",
-        {"blockwise_fused_optimizers": True, "optimizer_type": "AdamWScheduleFree"},
-        ("blockwise_fused_optimizers", "error"),
+        {"blockwise_fused_optimizers": True, "optimizer_type": "AdamWScheduleFree", "max_grad_norm": 0}, None,
     ),
     (
         optimizer.fused_passes_fit_the_optimizer, "full", "sdxl",
-        {"fused_backward_pass": True, "optimizer_type": "adafactor"}, None,
+        {"fused_backward_pass": True, "optimizer_type": "adafactor", "max_grad_norm": 0}, None,
     ),
-    (optimizer.fused_passes_fit_the_optimizer, "full", "flux", {"blockwise_fused_optimizers": True}, None),
+    (
+        optimizer.fused_passes_fit_the_optimizer, "full", "sd1", {"fused_optimizer_groups": 4},
+        ("max_grad_norm", "note"),
+    ),
+    (optimizer.fused_passes_fit_the_optimizer, "full", "flux", {"optimizer_type": "Prodigy"}, None),
 ]  # fmt: skip

@@ -92,7 +92,11 @@ CASES = [
         precision.fused_passes_fit, "full", "sdxl", {"fused_backward_pass": True, "fused_optimizer_groups": 4},
         ("fused_optimizer_groups", "error"),
     ),
-    (precision.fused_passes_fit, "adapter", "flux", {"fused_backward_pass": True}, ("fused_backward_pass", "warning")),
+    (precision.fused_passes_fit, "adapter", "flux", {"fused_backward_pass": True}, ("fused_backward_pass", "note")),
+    (
+        precision.fused_passes_fit, "full", "sd1", {"fused_backward_pass": True, "mixed_precision": "fp16"},
+        ("fused_backward_pass", "error"),
+    ),
     (precision.fused_passes_fit, "full", "sdxl", {"fused_backward_pass": True, "fused_optimizer_groups": 0}, None),
     (precision.xformers_is_installed, "adapter", "sd1", {"xformers": True}, ("xformers", "warning")),
     (precision.xformers_is_installed, "full", "sd1", {"diffusers_xformers": True}, ("diffusers_xformers", "warning")),
