@@ -109,11 +109,12 @@ class _Work:
         return Prepared(number, sample.path, content, keys, needed, picture)
 
     def _has_mask(self, number: int) -> bool:
-        return self._plan.subsets[self._plan.samples[number].subset].options.alpha_mask
+        return self._plan.samples[number].mask is not None
 
     def _mask_file(self, number: int) -> Path | None:
         """The file that a sample's mask is in; None if it is the picture's own opacity, or there is none."""
-        return None
+        mask = self._plan.samples[number].mask
+        return mask if isinstance(mask, Path) else None
 
     def _has(self, key: bytes) -> bool:
         raise NotImplementedError

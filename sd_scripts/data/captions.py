@@ -26,7 +26,7 @@ class Progress:
     total_steps: int
 
 
-def decode_caption(data: bytes, path: Path) -> str:
+def decode_caption(data: bytes, path: Path | str) -> str:
     """The text of a caption file: UTF-8 or UTF-16 with a byte-order mark, any line ends.
 
     Raises:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import gc
 from collections import Counter
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
@@ -23,6 +25,23 @@ from sd_scripts.options.problems import Problem, error
 
 def collect(options: DatasetOptions, divisor: int, seed: int, *, has_guides: bool) -> DataPlan:
     """See `plan_data`, which is the way in."""
+    with _without_garbage_collection():
+        return _collect(options, divisor, seed, has_guides=has_guides)
+
+
+@contextmanager
+def _without_garbage_collection() -> Iterator[None]:
+    """A plan is many small objects that stay; the collector would look through all of them again and again."""
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()
+
+
+def _collect(options: DatasetOptions, divisor: int, seed: int, *, has_guides: bool) -> DataPlan:
     sources = file_sources(options) if options.dataset_config else option_sources(options, has_guides=has_guides)
     role: Role | None = "control" if has_guides else "mask" if options.masked_loss else None
     collector = _Collector(options, role)

@@ -6,7 +6,6 @@ in full within a time limit. What was found is kept in an index, so that the nex
 
 from __future__ import annotations
 
-import hashlib
 import importlib.util
 import os
 import time
@@ -17,10 +16,11 @@ from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import NamedTuple, TypeVar
 
+from sd_scripts.data.cache_keys import content_hash
 from sd_scripts.data.captions import caption_lines, decode_caption
 from sd_scripts.data.images import Header, PictureProblem, decode_fully, probe
 from sd_scripts.data.picture_headers import read_header
-from sd_scripts.data.scan_index import FolderIndex, KnownPicture, KnownText, load_index, save_index
+from sd_scripts.data.scan_index import FolderIndex, KnownPicture, load_index, save_index
 from sd_scripts.data.words import shown
 from sd_scripts.errors import UserError
 
@@ -117,21 +117,25 @@ def list_folder(folder: Path) -> FolderListing:
 
 
 def _list_folder(folder: Path) -> FolderListing:
-    suffixes = picture_suffixes()
+    suffixes = {suffix[1:] for suffix in picture_suffixes()}
     pictures, folders, others, broken = [], [], [], []
     mtime_ns = folder.stat().st_mtime_ns
     with os.scandir(folder) as entries:
         for entry in entries:
             name = entry.name
-            stem, _, suffix = name.rpartition(".")
             # Names are split by hand: a Path for each costs more than all the rest.
-            is_picture = f".{suffix.lower()}" in suffixes and stem and stem[0] != "."
-            kind = _kind(entry)
-            if kind == "folder":
+            stem, _, suffix = name.rpartition(".")
+            is_picture = suffix.lower() in suffixes and stem and stem[0] != "."
+            try:
+                is_file = entry.is_file()
+                is_folder = not is_file and entry.is_dir()
+            except OSError:  # links in a circle
+                is_file = is_folder = False
+            if is_folder:
                 folders += [] if name[0] == "." else [folder / name]
             elif not is_picture:
                 others.append(name)
-            elif kind == "file":
+            elif is_file:
                 status = entry.stat()
                 pictures.append(PictureFile(name, status.st_size, status.st_mtime_ns))
             else:
@@ -139,16 +143,6 @@ def _list_folder(folder: Path) -> FolderListing:
     pictures.sort()
     folders.sort()
     return FolderListing(folder, tuple(pictures), tuple(folders), frozenset(others), tuple(sorted(broken)), mtime_ns)
-
-
-def _kind(entry: os.DirEntry[str]) -> str:
-    """What an entry or the end of its link is: "file", "folder", or "" for nothing that can be read."""
-    try:
-        if entry.is_file():
-            return "file"
-        return "folder" if entry.is_dir() else ""
-    except OSError:  # links in a circle
-        return ""
 
 
 class FolderScan:
@@ -166,11 +160,13 @@ class FolderScan:
         self.was_indexed = self.is_trusted
         self.problems: dict[str, str] = {}  # what is wrong with pictures that cannot be used, by name
         self._looked_up: dict[str, KnownPicture] = {}
-        self._texts: dict[str, KnownText] = {}
         self._is_changed = False
 
     def look(self, deadline: float) -> None:
         """Read the headers of all pictures; small sets are decoded in full until the deadline (`time.monotonic`)."""
+        if self.is_trusted:
+            self._looked_up = self._index.pictures
+            return
         known, found, new = self._index.pictures, {}, []
         for picture in self.listing.pictures:
             entry = known.get(picture.name)
@@ -202,15 +198,16 @@ class FolderScan:
             UserError: it is not text.
             OSError: it cannot be read.
         """
-        known = self._texts.get(name) or self._index.texts.get(name)
-        path = self._prefix + name
+        known = self._index.texts.get(name)
         if not (self.is_trusted and known):
+            path = self._prefix + name
             status = os.stat(path)  # noqa: PTH116 - of 100,000 files
-            if known is None or known.bytes != status.st_size or known.mtime_ns != status.st_mtime_ns:
-                known = KnownText(status.st_size, status.st_mtime_ns, _read_text(path))
+            if known is None or known[0] != status.st_size or known[1] != status.st_mtime_ns:
+                known = (status.st_size, status.st_mtime_ns, _read_text(path))
+                self._index.texts[name] = known
                 self._is_changed = True
-        self._texts[name] = known
-        return tuple(known.text.split("\n")) if known.text else ()
+        text = known[2]
+        return tuple(text.split("\n")) if text else ()
 
     def content(self, name: str) -> str:
         """A hash of a picture's bytes, made only if it is not known.
@@ -220,7 +217,7 @@ class FolderScan:
         """
         contents = self._index.contents
         if name not in contents:
-            contents[name] = content_hash(self.listing.path / name)
+            contents[name] = content_hash(self.listing.path / name).hex()
             self._is_changed = True
         return contents[name]
 
@@ -238,7 +235,7 @@ class FolderScan:
             FolderIndex(
                 0 if self.problems else listing.mtime_ns,  # bad pictures are looked at each time
                 self._looked_up,
-                {**{name: text for name, text in self._index.texts.items() if name in listing.others}, **self._texts},
+                {name: text for name, text in self._index.texts.items() if name in listing.others},
                 tuple(listing.others),
                 tuple(folder.name for folder in listing.folders),
                 tuple(link.name for link in listing.broken_links),
@@ -256,7 +253,7 @@ class FolderScan:
         index = self._index
         return FolderListing(
             folder,
-            tuple(PictureFile(name, known.bytes, known.mtime_ns) for name, known in sorted(index.pictures.items())),
+            tuple(PictureFile(name, known[0], known[1]) for name, known in index.pictures.items()),
             tuple(folder / name for name in index.folders),
             frozenset(index.others),
             tuple(folder / name for name in index.broken),
@@ -272,15 +269,15 @@ class FolderScan:
         except OSError as problem:
             return f"cannot be opened: {problem.strerror or problem}"
         if plain is not None:
-            return KnownPicture(size, mtime_ns, *plain, 0)
+            return (size, mtime_ns, *plain, 0)
         try:
             header = probe(Path(path))
         except PictureProblem as problem:
             return str(problem)
-        return KnownPicture(size, mtime_ns, *header.size, header.has_alpha, 0)
+        return (size, mtime_ns, *header.size, header.has_alpha, 0)
 
     def _decode(self, deadline: float) -> None:
-        new = [name for name, known in self._looked_up.items() if not known.is_decoded]
+        new = [name for name, known in self._looked_up.items() if not known[5]]
         if not new or time.monotonic() > deadline:
             return
         with ThreadPoolExecutor(THREADS) as pool:
@@ -293,7 +290,7 @@ class FolderScan:
                 self.problems[name] = damage
                 del self._looked_up[name]
             else:
-                self._looked_up[name] = self._looked_up[name]._replace(is_decoded=1)
+                self._looked_up[name] = (*self._looked_up[name][:5], 1)
 
 
 T = TypeVar("T")
@@ -304,9 +301,13 @@ def _in_parallel(function: Callable[[PictureFile], T], items: Sequence[PictureFi
     if not items:
         return []
     first, rest = items[:32], items[32:]
-    began = time.perf_counter()
-    results = [function(item) for item in first]
-    if (time.perf_counter() - began) / len(first) < SLOW_READ or not rest:
+    results, seconds = [], []
+    for item in first:
+        began = time.perf_counter()
+        results.append(function(item))
+        seconds.append(time.perf_counter() - began)
+    # The median: on a busy machine some take long that do not wait for the disk.
+    if sorted(seconds)[len(seconds) // 2] < SLOW_READ or not rest:
         return results + [function(item) for item in rest]
     size = max(1, min(64, len(rest) // (4 * THREADS)))  # a task for every item costs as much as the work itself
     parts = [rest[at : at + size] for at in range(0, len(rest), size)]
@@ -344,16 +345,7 @@ def _read_text(path: str) -> str:
             data += more
     finally:
         os.close(file)
-    return "\n".join(caption_lines(decode_caption(data, Path(path))))
-
-
-def content_hash(path: Path) -> str:
-    """A hash of a file's bytes."""
-    with path.open("rb") as file:
-        digest = hashlib.blake2b(digest_size=16)
-        while block := file.read(1 << 20):
-            digest.update(block)
-    return digest.hexdigest()
+    return "\n".join(caption_lines(decode_caption(data, path)))
 
 
 class Scanner:

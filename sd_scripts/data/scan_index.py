@@ -16,7 +16,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from sd_scripts.models.hashes import cache_file
 
@@ -28,23 +28,11 @@ SETTLED_NS = 2_000_000_000
 MOST_INDEXES = 300  # beyond so many folders the index that was not written for the longest time goes
 
 
-class KnownPicture(NamedTuple):
-    """A usable picture's state when it was looked at. The size is upright."""
-
-    bytes: int
-    mtime_ns: int
-    width: int
-    height: int
-    has_alpha: int
-    is_decoded: int  # 1: all of it was decoded, so it is not damaged
-
-
-class KnownText(NamedTuple):
-    """A caption file's state and text."""
-
-    bytes: int
-    mtime_ns: int
-    text: str
+# Plain tuples: a hundred thousand of them are read from a file in one go, several times faster than objects.
+# Of a usable picture: bytes, mtime_ns, upright width and height, has transparency, was decoded to the end without damage.
+KnownPicture = tuple[int, int, int, int, int, int]
+# Of a caption file: bytes, mtime_ns, text.
+KnownText = tuple[int, int, str]
 
 
 @dataclass
@@ -102,23 +90,19 @@ def _forget_oldest(place: Path) -> None:
 def _as_json(index: FolderIndex) -> dict[str, Any]:
     """Column by column, which is read and written several times faster than row by row."""
     settled = time.time_ns() - SETTLED_NS
-    pictures = {name: known for name, known in index.pictures.items() if known.mtime_ns < settled}
-    texts = {name: known for name, known in index.texts.items() if known.mtime_ns < settled}
+    pictures = {name: known for name, known in sorted(index.pictures.items()) if known[1] < settled}
+    texts = {name: known for name, known in index.texts.items() if known[1] < settled}
     is_whole = len(pictures) == len(index.pictures) and len(texts) == len(index.texts)
     return {
         "version": VERSION,
         "folder_mtime_ns": index.folder_mtime_ns if is_whole and index.folder_mtime_ns < settled else 0,
-        "pictures": [list(pictures), *_columns(pictures, KnownPicture)],
-        "texts": [list(texts), *_columns(texts, KnownText)],
+        "pictures": [list(pictures), *zip(*pictures.values(), strict=True)],
+        "texts": [list(texts), *zip(*texts.values(), strict=True)],
         "others": index.others,
         "folders": index.folders,
         "broken": index.broken,
         "contents": {name: known for name, known in index.contents.items() if name in pictures},
     }
-
-
-def _columns(rows: Mapping[str, tuple], kind: type[NamedTuple]) -> list[tuple]:
-    return list(zip(*rows.values(), strict=True)) if rows else [()] * len(kind._fields)
 
 
 def _from_json(content: Mapping[str, Any]) -> FolderIndex:
@@ -128,8 +112,8 @@ def _from_json(content: Mapping[str, Any]) -> FolderIndex:
     text_names, *text_columns = content["texts"]
     return FolderIndex(
         content["folder_mtime_ns"],
-        dict(zip(names, map(KnownPicture._make, zip(*columns, strict=True)), strict=True)),
-        dict(zip(text_names, map(KnownText._make, zip(*text_columns, strict=True)), strict=True)),
+        dict(zip(names, zip(*columns, strict=True), strict=True)),
+        dict(zip(text_names, zip(*text_columns, strict=True), strict=True)),
         tuple(content["others"]),
         tuple(content["folders"]),
         tuple(content["broken"]),
