@@ -132,6 +132,8 @@ class NetworkArguments(Options):
         help="Split convolutions by Tucker decomposition: smaller files at the same rank.",
     )  # fmt: skip
     disable_conv_cp: bool = _switch("Older way to switch the Tucker decomposition off.", LYCORIS)
+    rank_dropout_scale: bool = _switch("Make up for dropped ranks by scaling the others.", LYCORIS)
+    train_on_input: bool = _switch("Let the ia3 algorithm scale what goes into a layer instead of what comes out.", LYCORIS)
     use_scalar: bool = _switch("Give every module a strength that is trained.", LYCORIS)
     factor: int | None = option(
         None, ge=-1, level="expert", label="LoKr factor", only_with=_of("lokr", "lycoris.kohya"), available=False,

@@ -45,7 +45,7 @@ FIELD = {
     "lycoris.kohya": "algo preset conv_dim conv_alpha dropout rank_dropout module_dropout use_tucker disable_conv_cp "
     "use_scalar block_size factor decompose_both full_matrix unbalanced_factorization train_norm dora_wd wd_on_output "
     "constraint rescaled bypass_mode rs_lora train_t5xxl loraplus_lr_ratio loraplus_unet_lr_ratio "
-    "loraplus_text_encoder_lr_ratio train_llm_adapter warn_on_unmatched",
+    "loraplus_text_encoder_lr_ratio train_llm_adapter warn_on_unmatched rank_dropout_scale train_on_input",
 }
 
 
