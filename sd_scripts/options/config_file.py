@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from sd_scripts.options.launch import Launch
-from sd_scripts.options.network_arguments import NetworkArguments, fold
-from sd_scripts.options.preset_files import Finding, LoadedFile, load_file
 from sd_scripts.options.problems import Problem, error, note
 from sd_scripts.options.schema import specs
 from sd_scripts.options.toml_files import read_settings
+
+if TYPE_CHECKING:
+    from sd_scripts.options.preset_files import Finding, LoadedFile
 
 JSON_SUFFIXES = (".json", ".jsonc", ".json5")
 
@@ -23,12 +24,16 @@ def read_config_file(path: Path) -> tuple[dict[str, Any], list[Problem]]:
     """
     if path.suffix.lower() not in JSON_SUFFIXES:
         return read_settings(path), []
+    from sd_scripts.options.preset_files import load_file  # its tables are only needed for such a file
+
     loaded = load_file(path)
     return trainer_values(loaded), [_as_problem(finding) for finding in loaded.findings]
 
 
 def trainer_values(loaded: LoadedFile) -> dict[str, Any]:
     """The values without those of the launch, and the items of `network_args` put together."""
+    from sd_scripts.options.network_arguments import NetworkArguments, fold
+
     values = {name: value for name, value in loaded.values.items() if name not in specs(Launch)}
     items = {name: values.pop(name) for name in list(values) if name in specs(NetworkArguments)}
     arguments = fold(items, values.get("network_args") or [])
