@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
@@ -19,7 +20,8 @@ from sd_scripts.errors import UserError
 
 if TYPE_CHECKING:
     from sd_scripts.data.cache import LatentCache
-    from sd_scripts.data.plan import DataPlan
+    from sd_scripts.data.plan import DataPlan, SampleUse
+    from sd_scripts.data.text_cache import TextCache
     from sd_scripts.models.base import Tokenizer
 
 logger = logging.getLogger(__name__)
@@ -40,6 +42,7 @@ class Loader:
         tokenizer: Tokenizer | None,
         *,
         cache: LatentCache | None = None,
+        texts: TextCache | None = None,
         rank: int = 0,
         world_size: int = 1,
         seed: int,
@@ -54,6 +57,7 @@ class Loader:
         Args:
             plan: the data; its own seed decides the order, `seed` flips, cuts, colours and captions.
             tokenizer: None leaves `Batch.tokens` empty.
+            texts: the captions encoded; batches then have these and no tokens.
             total_steps: optimizer steps of the run, for the tag warm-up.
             accumulation: batches in an optimizer step.
             start_method: how workers are started; None is the platform's way.
@@ -67,7 +71,9 @@ class Loader:
         # Latents in memory stay in this process and are put into the batch here; files are read by the workers.
         self._memory = cache if cache is not None and not cache.is_on_disk else None
         self.workers = _worker_count(workers, plan, world_size, is_in_memory=self._memory is not None)
-        maker = BatchMaker(plan, tokenizer, cache, seed, total_steps)
+        self._texts_in_memory = texts if texts is not None and not texts.is_on_disk else None
+        texts_on_disk = texts if texts is not None and texts.is_on_disk else None
+        maker = BatchMaker(plan, tokenizer if texts is None else None, cache, seed, total_steps, texts_on_disk)
         self._maker = maker
         self._keys = _Keys()
         self._loader = DataLoader(
@@ -94,18 +100,21 @@ class Loader:
         Raises:
             UserError: a picture or cache file cannot be read, or a loader process died.
         """
-        keys = self._epoch_keys(epoch)[skip_batches:]
-        self._keys.keys = keys
+        parts = self._epoch_parts(epoch)[skip_batches:]
+        self._keys.keys = [key for key, _ in parts]
         asked = time.perf_counter()
         made = iter(self._loader)
-        for key in keys:
+        for key, share in parts:
             result = self._next(made)
             batch = result.batch
             if self._memory is not None:
                 batch = self._maker.with_latents(batch, key)
-                batch = batch.pin_memory() if self._loader.pin_memory else batch
+            if self._texts_in_memory is not None:
+                batch = replace(batch, text=self._texts_in_memory.of(batch.captions))
+            if self._loader.pin_memory and (self._memory is not None or self._texts_in_memory is not None):
+                batch = batch.pin_memory()
             self.wait_seconds += time.perf_counter() - asked
-            yield batch
+            yield batch if share == 1 else replace(batch, loss_weights=batch.loss_weights * share)
             asked = time.perf_counter()
 
     def close(self) -> None:
@@ -121,12 +130,14 @@ class Loader:
             if not _is_dead_worker(problem):  # one that died before is as good as ended
                 raise
 
-    def _epoch_keys(self, epoch: int) -> list[BatchKey]:
-        batches = self._plan.epoch_uses(epoch)
-        count = self.steps(epoch)
-        steps_before = epoch * -(-count // self._accumulation)
-        mine = [batches[(at * self._world_size + self._rank) % len(batches)] for at in range(count)]
-        return [BatchKey(epoch, steps_before + at // self._accumulation, uses) for at, uses in enumerate(mine)]
+    def _epoch_parts(self, epoch: int) -> list[tuple[BatchKey, float]]:
+        """This process's part of each batch, and what it makes the losses count."""
+        first_step = epoch * -(-self.steps(epoch) // self._accumulation)
+        parts = []
+        for at, uses in enumerate(self._plan.epoch_uses(epoch, self._world_size)):
+            mine, share = part_of(uses, self._rank, self._world_size)
+            parts.append((BatchKey(epoch, first_step + at // self._accumulation, mine), share))
+        return parts
 
     def _next(self, made: Iterator[Made]) -> Made:
         try:
@@ -143,6 +154,17 @@ class Loader:
                 self.skipped[path] = problem
                 logger.warning("%s %s and is replaced by another picture", path, problem)
         return result
+
+
+def part_of(uses: Sequence[SampleUse], rank: int, world_size: int) -> tuple[tuple[SampleUse, ...], float]:
+    """A process's part of a batch, and the factor for its losses with which the mean over all processes is the mean
+    over the batch.
+
+    Where a batch has fewer pictures than there are processes, those without take one that does not count, so that all
+    make the same steps.
+    """
+    mine = tuple(uses[len(uses) * rank // world_size : len(uses) * (rank + 1) // world_size])
+    return mine or tuple(uses[:1]), len(mine) * world_size / len(uses)
 
 
 class _Keys(Sampler):

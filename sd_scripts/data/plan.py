@@ -94,15 +94,17 @@ class DataPlan:
     validation: DataPlan | None = None  # the pictures that are held out, each used once and without variation
 
     def batches_per_epoch(self, world_size: int = 1) -> int:
-        """Batches that each of `world_size` processes gets in an epoch."""
-        total = sum(group.batches for group in self.groups)
-        return -(-total // world_size)
+        """Batches of an epoch; each of the processes takes its part of every one."""
+        return sum(group.batches(world_size) for group in self.groups)
 
-    def epoch_batches(self, epoch: int) -> list[tuple[int, ...]]:
-        """Sample indices of every batch of an epoch (counted from 0), in order. Short batches are kept."""
-        return [tuple(sample for sample, _ in batch) for batch in self.epoch_uses(epoch)]
+    def epoch_batches(self, epoch: int, world_size: int = 1) -> list[tuple[int, ...]]:
+        """Sample indices of every batch of an epoch (counted from 0), in order. Short batches are kept.
 
-    def epoch_uses(self, epoch: int) -> list[tuple[SampleUse, ...]]:
+        A batch is that of all processes together: so they train on what one process with so large a batch would.
+        """
+        return [tuple(sample for sample, _ in batch) for batch in self.epoch_uses(epoch, world_size)]
+
+    def epoch_uses(self, epoch: int, world_size: int = 1) -> list[tuple[SampleUse, ...]]:
         """As `epoch_batches`, with the number of the use beside each sample: a repeated picture has 0, 1, 2, …"""
         import numpy as np
 
@@ -111,7 +113,8 @@ class DataPlan:
             uses = group.uses(epoch)
             order = np.random.default_rng(seed_of(self.seed, "pictures", epoch, number)).permutation(len(uses))
             shuffled = [uses[at] for at in order.tolist()]
-            batches += [tuple(shuffled[at : at + group.batch_size]) for at in range(0, len(shuffled), group.batch_size)]
+            size = group.batch_size * world_size
+            batches += [tuple(shuffled[at : at + size]) for at in range(0, len(shuffled), size)]
         order = np.random.default_rng(seed_of(self.seed, "batches", epoch)).permutation(len(batches))
         return [batches[at] for at in order.tolist()]
 
@@ -151,7 +154,7 @@ class BucketGroup:
 
     dataset: int
     bucket: Size
-    batch_size: int
+    batch_size: int  # of one process
     fixed: tuple[SampleUse, ...]  # used in every epoch
     pool: tuple[int, ...] = ()  # regularisation pictures that take turns
     quota: int = 0  # how many of them an epoch uses
@@ -160,9 +163,9 @@ class BucketGroup:
     def use_count(self) -> int:
         return len(self.fixed) + self.quota
 
-    @property
-    def batches(self) -> int:
-        return -(-self.use_count // self.batch_size)
+    def batches(self, world_size: int = 1) -> int:
+        """Batches of all processes together."""
+        return -(-self.use_count // (self.batch_size * world_size))
 
     def uses(self, epoch: int) -> list[SampleUse]:
         """All uses of an epoch, not yet shuffled."""

@@ -72,7 +72,7 @@ def _bucket(plan: DataPlan, group: BucketGroup) -> dict[str, Any]:
         "resolution": list(group.bucket),
         "images": len(samples),
         "uses": group.use_count,
-        "batches": group.batches,
+        "batches": group.batches(),
         "scale": [round(min(scales), 4), round(max(scales), 4)],
         "largest_cut": [max(sample.fit.cut[axis] for sample in samples) for axis in (0, 1)],
     }

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from sd_scripts.data.cache import LatentCache
-from sd_scripts.data.loader import Loader
+from sd_scripts.data.loader import Loader, part_of
 from sd_scripts.data.workers import choose_workers, usable_cores
 from sd_scripts.errors import UserError
 from sd_scripts.models.base import LatentSpec, Tokenizer, Tokens
@@ -104,14 +104,29 @@ def test_an_epoch_that_was_left_early_leaves_no_trace(ten_pictures, plan):
 
 
 @pytest.mark.parametrize("world_size", [2, 3])
-def test_processes_share_an_epoch(ten_pictures, plan, world_size):
-    made = plan(cache_latents=False, **VARIED)
-    alone = batches(made, (0,))
+def test_processes_share_each_batch_of_one_process(ten_pictures, plan, world_size):
+    """Together they train on what one process with so large a batch does, in the same order."""
+    made = plan(cache_latents=False, train_batch_size=2, **VARIED)
+    alone = batches(plan(cache_latents=False, train_batch_size=2 * world_size, **VARIED), (0,))
     ranks = [batches(made, (0,), rank=rank, world_size=world_size) for rank in range(world_size)]
     assert len({len(rank) for rank in ranks}) == 1
-    turns = [batch for turn in zip(*ranks, strict=True) for batch in turn]
-    assert_equal(turns[: len(alone)], alone)
-    assert_equal(turns[len(alone) :], alone[: len(turns) - len(alone)])  # padded from the start
+    for whole, *parts in zip(alone, *ranks, strict=True):
+        counted = [part for part in parts if part.loss_weights.any()]
+        assert sum((part.indices for part in counted), ()) == whole.indices
+        assert torch.equal(torch.cat([part.pixels for part in counted]), whole.pixels)
+        weighted = sum(part.loss_weights.mean() for part in parts) / world_size  # as the mean over all processes is made
+        torch.testing.assert_close(weighted, whole.loss_weights.mean())
+
+
+@pytest.mark.parametrize("count", [1, 2, 3, 5, 8])
+@pytest.mark.parametrize("world_size", [1, 2, 3, 4])
+def test_mean_over_the_parts_of_a_batch_is_the_mean_of_the_batch(count, world_size):
+    losses = [float(number**2) for number in range(count)]
+    uses = [(number, 0) for number in range(count)]
+    parts = [part_of(uses, rank, world_size) for rank in range(world_size)]
+    means = [share * sum(losses[sample] for sample, _ in mine) / len(mine) for mine, share in parts]
+    assert sum(means) / world_size == pytest.approx(sum(losses) / count)
+    assert max(len(mine) for mine, _ in parts) - min(len(mine) for mine, _ in parts) <= 1
 
 
 def test_five_pictures_on_two_processes_end_together(picture, plan):
