@@ -1,37 +1,34 @@
-"""Reading pictures: every file ends as an upright RGB picture that looks like the original, at the size asked for.
+"""Reading pictures: every file ends as an upright sRGB picture that looks like the original, at the size asked for.
 
 Arrays are uint8 of shape (height, width, channels); sizes are (width, height) in pixels.
 """
 
 from __future__ import annotations
 
+import importlib
 import importlib.util
-import random
+import io
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
+from sd_scripts.data import jpeg
+from sd_scripts.data.buckets import Size
+from sd_scripts.data.colours import has_transparency, on_background, to_rgb_or_rgba, to_srgb
+from sd_scripts.data.resizing import load_cv2, resize, resize_mask
 from sd_scripts.data.truncation import missing_end, tail
 
 if TYPE_CHECKING:
-    from types import ModuleType
-
     import numpy as np
     from PIL import Image as PillowImage
 
-Size = tuple[int, int]
 UNREADABLE_REMEDY = 'replace or remove it, or set on_bad_image = "skip"'
-BACKGROUND = (255, 255, 255)  # behind transparent pictures
 
 _ORIENTATION = 274  # EXIF tag
 _SIDEWAYS = (5, 6, 7, 8)  # EXIF orientations that swap width and height
-
-# Reduced JPEG decoding may go down to this many times the wanted size. Scaled on from there, photographs differ from
-# those scaled from the full decode by 49 dB or better; from once the wanted size it is 36 dB on the sharpest.
-_REDUCED_MARGIN = 2
 
 
 class PictureProblem(Exception):
@@ -67,7 +64,7 @@ def probe(path: Path) -> Header:
             with _decoding():
                 image.load()  # what stands behind the pixels is only read with them
         size = image.size[::-1] if _orientation(image) in _SIDEWAYS else image.size
-        has_alpha = _has_transparency(image)
+        has_alpha = has_transparency(image)
     if min(size) < 1:
         raise PictureProblem(f"has the size {size[0]}x{size[1]}")
     return Header(size, has_alpha)
@@ -84,110 +81,71 @@ def decode_fully(path: Path) -> None:
         image.load()
 
 
-def read(path: Path, wanted: Size | None = None, *, with_alpha: bool = False) -> Pixels:
-    """The whole picture, upright, in RGB; transparency on white.
+def read(path: Path, *, with_alpha: bool = False) -> Pixels:
+    """The whole picture, upright, in sRGB; transparency on white.
 
     Args:
         path: the file.
-        wanted: size it will be scaled to; a JPEG may come back smaller than it is, though never near that size.
         with_alpha: return the opacity besides, and the colours as they are stored, not on white.
 
     Raises:
         PictureProblem: it cannot be read.
     """
-    import numpy as np
-    from PIL import ImageOps
-
-    with _open(path) as (image, _), _decoding():
-        if wanted is not None:
-            _decode_reduced(image, wanted)
-        image.load()
-        upright = ImageOps.exif_transpose(image)
-        colours = _to_rgb_or_rgba(upright)
-    if colours.mode == "RGB":
-        rgb = np.asarray(colours)
-        return Pixels(rgb, np.full(rgb.shape[:2], 255, np.uint8) if with_alpha else None)
-    if with_alpha:
-        rgba = np.asarray(colours)
-        return Pixels(np.ascontiguousarray(rgba[..., :3]), np.ascontiguousarray(rgba[..., 3]))
-    return Pixels(np.asarray(_on_background(colours)))
+    return _read(path, None, None, with_alpha)
 
 
-def resize(pixels: np.ndarray, size: Size, interpolation: str | None = None) -> np.ndarray:
-    """Scale an array (h, w) or (h, w, 3) to (width, height).
+def read_scaled(path: Path, size: Size, interpolation: str | None = None, *, with_alpha: bool = False) -> Pixels:
+    """As `read`, scaled to a size.
 
-    `interpolation` is as the option `resize_interpolation`; None is area when no side grows, else Lanczos.
+    `interpolation` is as the option `resize_interpolation`. Unset is Lanczos for a JPEG, which is then decoded at a reduced
+    scale where that leaves enough pixels; for other kinds area when no side grows, else Lanczos. The opacity is scaled
+    as a mask.
+
+    Raises:
+        PictureProblem: it cannot be read.
     """
-    import numpy as np
-
-    height, width = pixels.shape[:2]
-    if (width, height) == size:
-        return pixels
-    if interpolation is None:
-        interpolation = "area" if size[0] <= width and size[1] <= height else "lanczos"
-    if interpolation in ("lanczos", "box"):
-        from PIL import Image
-
-        resampling = Image.Resampling.LANCZOS if interpolation == "lanczos" else Image.Resampling.BOX
-        return np.asarray(Image.fromarray(pixels).resize(size, resampling))
-    cv2 = load_cv2()
-    methods = {
-        "nearest": cv2.INTER_NEAREST_EXACT,
-        "bilinear": cv2.INTER_LINEAR,
-        "linear": cv2.INTER_LINEAR,
-        "bicubic": cv2.INTER_CUBIC,
-        "cubic": cv2.INTER_CUBIC,
-        "area": cv2.INTER_AREA,
-    }
-    return cv2.resize(pixels, size, interpolation=methods[interpolation])
+    return _read(path, size, interpolation, with_alpha)
 
 
-def cut(pixels: np.ndarray, offset: tuple[int, int], size: Size) -> np.ndarray:
-    """The part of `size` whose upper left corner lies at `offset` (x, y)."""
-    x, y = offset
-    return pixels[y : y + size[1], x : x + size[0]]
+def _read(path: Path, size: Size | None, interpolation: str | None, with_alpha: bool) -> Pixels:
+    data = _bytes(path)
+    with _read_header(io.BytesIO(data)) as image, _decoding():
+        pixels = None
+        if image.format in ("JPEG", "MPO") and image.mode in ("RGB", "L") and interpolation in (None, "lanczos"):
+            pixels = _read_jpeg(image, data, size)
+        if pixels is None:
+            pixels = _read_any(image, with_alpha)
+            pixels = pixels if size is None else _scaled(pixels, size, interpolation)
+        profile = image.info.get("icc_profile")
+    if with_alpha and pixels.alpha is None:
+        pixels = replace(pixels, alpha=_opaque(pixels.rgb))
+    return replace(pixels, rgb=to_srgb(pixels.rgb, profile))
 
 
-def vary_colours(pixels: np.ndarray, draws: random.Random) -> np.ndarray:
-    """A little other hue (up to 16 degrees) or brightness (gamma 0.95 to 1.05), in one of three uses."""
-    import numpy as np
-
-    if draws.random() >= 1 / 3:
-        return pixels
-    if draws.random() < 0.5:
-        gamma = draws.uniform(0.95, 1.05)
-        table = (255 * (np.arange(256) / 255) ** gamma + 0.5).astype(np.uint8)
-        return table[pixels]
-    cv2 = load_cv2()
-    hsv = cv2.cvtColor(np.ascontiguousarray(pixels), cv2.COLOR_RGB2HSV)  # hue is 0...179, in steps of two degrees
-    hsv[..., 0] = (hsv[..., 0].astype(np.int16) + draws.randint(-8, 8)) % 180
-    return cv2.cvtColor(hsv, cv2.COLOR_HSV2RGB)
-
-
-@lru_cache
-def load_cv2() -> ModuleType:
-    """OpenCV without threads of its own: its pool does not survive a fork, and our workers are parallel already."""
-    import cv2
-
-    cv2.setNumThreads(0)
-    return cv2
+def _scaled(pixels: Pixels, size: Size, interpolation: str | None) -> Pixels:
+    alpha = None if pixels.alpha is None else resize_mask(pixels.alpha, size)
+    return Pixels(resize(pixels.rgb, size, interpolation), alpha)
 
 
 @contextmanager
 def _open(path: Path) -> Iterator[tuple[PillowImage.Image, BinaryIO]]:
     """The file as a Pillow image whose header was read, and the file itself; every failure is a PictureProblem."""
-    _load_plug_ins()
     try:
         file = path.open("rb")
     except OSError as problem:
-        raise PictureProblem(f"cannot be opened: {problem.strerror or problem}") from problem
+        raise _unopened(problem) from problem
     with file, _read_header(file) as image:
         yield image, file
+
+
+def _unopened(problem: OSError) -> PictureProblem:
+    return PictureProblem(f"cannot be opened: {problem.strerror or problem}")
 
 
 def _read_header(file: BinaryIO) -> PillowImage.Image:
     from PIL import Image, UnidentifiedImageError
 
+    _load_plug_ins()
     start = file.read(12)
     if not start:
         raise PictureProblem("is empty (0 bytes)")
@@ -229,42 +187,60 @@ def _orientation(image: PillowImage.Image) -> int:
     return image.getexif().get(_ORIENTATION, 1)
 
 
-def _decode_reduced(image: PillowImage.Image, wanted: Size) -> None:
-    """Let a JPEG be decoded at a half, a quarter or an eighth where that leaves more than enough pixels."""
-    if image.format != "JPEG":
-        return
-    stored = wanted[::-1] if _orientation(image) in _SIDEWAYS else wanted
-    if image.mode in ("RGB", "L"):
-        image.draft(image.mode, (stored[0] * _REDUCED_MARGIN, stored[1] * _REDUCED_MARGIN))
+def _bytes(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError as problem:
+        raise _unopened(problem) from problem
 
 
-def _to_rgb_or_rgba(image: PillowImage.Image) -> PillowImage.Image:
-    """Any mode as RGB, or as RGBA where the picture has transparency."""
-    if image.mode.startswith("I;16") or image.mode in ("I", "F"):
-        return _deep_grey(image)
-    if _has_transparency(image):
-        premultiplied = {"La": "LA", "RGBa": "RGBA"}.get(image.mode)
-        return (image.convert(premultiplied) if premultiplied else image).convert("RGBA")
-    return image if image.mode == "RGB" else image.convert("RGB")
+def _read_jpeg(image: PillowImage.Image, data: bytes, size: Size | None) -> Pixels | None:
+    """A JPEG the fast way; None if Pillow must see to it."""
+    orientation = _orientation(image)
+    stored = size[::-1] if size and orientation in _SIDEWAYS else size
+    decoded = jpeg.decode(data, image.size, stored)
+    if decoded is None:
+        return None
+    rgb = decoded.rgb if stored is None else resize(decoded.rgb, stored, "lanczos", extent=decoded.extent)
+    return Pixels(_turned(rgb, orientation))
 
 
-def _has_transparency(image: PillowImage.Image) -> bool:
-    return image.mode in ("RGBA", "LA", "PA", "La", "RGBa") or "transparency" in image.info
-
-
-def _deep_grey(image: PillowImage.Image) -> PillowImage.Image:
-    """Grey of more than 8 bits, scaled to 8; Pillow itself would clip it to white."""
+def _read_any(image: PillowImage.Image, with_alpha: bool) -> Pixels:
     import numpy as np
-    from PIL import Image
+    from PIL import ImageOps
 
-    values = np.asarray(image).astype(np.float64)
-    full = 65535.0 if image.mode != "F" else (1.0 if values.max(initial=0) <= 1 else 255.0)
-    grey = np.clip(values / full * 255 + 0.5, 0, 255).astype(np.uint8)
-    return Image.fromarray(grey).convert("RGB")
+    image.load()
+    colours = to_rgb_or_rgba(ImageOps.exif_transpose(image))
+    if colours.mode == "RGB":
+        return Pixels(np.asarray(colours))
+    if not with_alpha:
+        return Pixels(np.asarray(on_background(colours)))
+    rgba = np.asarray(colours)
+    return Pixels(np.ascontiguousarray(rgba[..., :3]), np.ascontiguousarray(rgba[..., 3]))
 
 
-def _on_background(image: PillowImage.Image) -> PillowImage.Image:
-    from PIL import Image
+def _opaque(rgb: np.ndarray) -> np.ndarray:
+    import numpy as np
 
-    background = Image.new("RGBA", image.size, (*BACKGROUND, 255))
-    return Image.alpha_composite(background, image).convert("RGB")
+    return np.full(rgb.shape[:2], 255, np.uint8)
+
+
+def _turned(pixels: np.ndarray, orientation: int) -> np.ndarray:
+    """Stored pixels upright."""
+    cv2 = load_cv2()
+    match orientation:
+        case 2:
+            return cv2.flip(pixels, 1)
+        case 3:
+            return cv2.rotate(pixels, cv2.ROTATE_180)
+        case 4:
+            return cv2.flip(pixels, 0)
+        case 5:
+            return cv2.transpose(pixels)
+        case 6:
+            return cv2.rotate(pixels, cv2.ROTATE_90_CLOCKWISE)
+        case 7:
+            return cv2.flip(cv2.transpose(pixels), -1)
+        case 8:
+            return cv2.rotate(pixels, cv2.ROTATE_90_COUNTERCLOCKWISE)
+    return pixels

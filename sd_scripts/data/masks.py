@@ -36,6 +36,6 @@ def load_control(path: Path, view: View, interpolation: str | None) -> np.ndarra
 
 def _read(path: Path, view: View) -> np.ndarray:
     try:
-        return read(path, view.resized).rgb
+        return read(path).rgb
     except PictureProblem as problem:
         raise UserError(f"{shown(path)} {problem} - replace it") from problem

@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING
 
-from sd_scripts.data.images import cut, read, resize, vary_colours
+from sd_scripts.data.colours import vary_colours
+from sd_scripts.data.images import read_scaled
+from sd_scripts.data.masks import load_control, load_mask
+from sd_scripts.data.resizing import cut, load_cv2
+from sd_scripts.data.views import view_of
 
 if TYPE_CHECKING:
     import numpy as np
 
     from sd_scripts.data.plan import Sample
     from sd_scripts.data.randomness import Use
+    from sd_scripts.data.views import View
     from sd_scripts.options.dataset import Images
 
 
@@ -21,13 +27,16 @@ class Picture:
 
     rgb: np.ndarray  # (h, w, 3) uint8
     mask: np.ndarray | None = None  # (h, w) uint8, 255 where the loss counts in full
+    control: np.ndarray | None = None  # (h, w, 3) uint8, what a ControlNet is guided by
 
     def flipped(self) -> Picture:
-        return Picture(self.rgb[:, ::-1], None if self.mask is None else self.mask[:, ::-1])
+        return Picture(
+            *(None if pixels is None else _mirrored(pixels) for pixels in (self.rgb, self.mask, self.control))
+        )
 
 
 def load_picture(sample: Sample, options: Images, use: Use | None = None) -> Picture:
-    """The sample's picture, not flipped.
+    """The sample's picture with its mask and guiding picture, not flipped.
 
     Args:
         sample: a planned sample.
@@ -36,22 +45,29 @@ def load_picture(sample: Sample, options: Images, use: Use | None = None) -> Pic
 
     Raises:
         PictureProblem: the file cannot be read.
+        UserError: its mask or guiding picture cannot.
     """
-    fit = sample.fit
-    pixels = read(sample.path, fit.resized, with_alpha=options.alpha_mask)
-    offset = fit.crop
-    if use is not None and options.random_crop:
-        draws = use.draws("crop")
-        offset = (draws.randint(0, fit.cut[0]), draws.randint(0, fit.cut[1]))
-    rgb = cut(resize(pixels.rgb, fit.resized, options.resize_interpolation), offset, fit.bucket)
+    view = view_of(sample, options, use)
+    has_alpha_mask = sample.mask == "alpha" or (options.alpha_mask and sample.mask is None)
+    pixels = read_scaled(sample.path, view.resized, options.resize_interpolation, with_alpha=has_alpha_mask)
+    rgb = cut(pixels.rgb, view.offset, view.bucket)
     if use is not None and options.color_aug:
         rgb = vary_colours(rgb, use.draws("colour"))
-    mask = None
-    if pixels.alpha is not None:
-        mask = cut(resize(pixels.alpha, fit.resized, options.resize_interpolation), offset, fit.bucket)
-    return Picture(rgb, mask)
+    mask = None if pixels.alpha is None else cut(pixels.alpha, view.offset, view.bucket)
+    return Picture(
+        rgb, load_mask(sample.mask, view) if isinstance(sample.mask, Path) else mask, load_guide(sample, options, view)
+    )
+
+
+def load_guide(sample: Sample, options: Images, view: View) -> np.ndarray | None:
+    """The guiding picture of a sample, where it has one."""
+    return None if sample.control is None else load_control(sample.control, view, options.resize_interpolation)
 
 
 def is_flipped(options: Images, use: Use) -> bool:
     """Whether this use of a sample is mirrored."""
     return options.flip_aug and use.draws("flip").random() < 0.5
+
+
+def _mirrored(pixels: np.ndarray) -> np.ndarray:
+    return load_cv2().flip(pixels, 1)

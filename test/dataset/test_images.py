@@ -6,12 +6,16 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from PIL import Image
+from PIL import Image, ImageCms, features
 
-from sd_scripts.data.images import PictureProblem, cut, decode_fully, probe, read, resize, vary_colours
+from sd_scripts.data import jpeg
+from sd_scripts.data.colours import vary_colours
+from sd_scripts.data.images import PictureProblem, decode_fully, probe, read, read_scaled
+from sd_scripts.data.resizing import cut, resize, resize_mask
 
 GOLDEN = Path(__file__).parent.parent / "data" / "golden" / "resize.json.gz"
 FORMATS = {"png": {}, "jpg": {"quality": 95}, "webp": {"quality": 95}, "bmp": {}}
+READ_FORMATS = FORMATS | ({"avif": {}} if features.check("avif") else {})
 
 
 def cases() -> list:
@@ -113,10 +117,27 @@ def test_deep_grey_is_scaled_not_clipped(tmp_path):
     assert read(tmp_path / "a.png").rgb[0, :, 0].tolist() == [0, 17, 200, 255]
 
 
-@pytest.mark.parametrize(("mode", "value", "rgb"), [("L", 90, [90] * 3), ("1", 1, [255] * 3)])
-def test_grey_and_black_and_white(tmp_path, mode, value, rgb):
-    Image.new(mode, (2, 2), value).save(tmp_path / "a.png")
-    assert read(tmp_path / "a.png").rgb[0, 0].tolist() == rgb
+@pytest.mark.parametrize(
+    ("mode", "value", "suffix", "rgb"),
+    [
+        ("L", 90, "png", [90] * 3),
+        ("1", 1, "png", [255] * 3),
+        ("1", 0, "bmp", [0] * 3),
+        ("I;16", 257 * 90, "png", [90] * 3),
+        ("I;16B", 257 * 90, "tiff", [90] * 3),
+        ("I", 257 * 90, "tiff", [90] * 3),
+        ("F", 0.5, "tiff", [128] * 3),
+        ("LAB", (128, 128, 128), "tiff", [119] * 3),
+        ("CMYK", (0, 255, 255, 0), "tiff", [255, 0, 0]),
+        ("RGBX", (9, 80, 200, 0), "tiff", [9, 80, 200]),
+        ("LA", (90, 255), "png", [90] * 3),
+        ("RGBA", (9, 80, 200, 255), "webp", [9, 80, 200]),
+    ],
+)
+def test_every_mode_looks_as_it_should(tmp_path, mode, value, suffix, rgb):
+    save = {"lossless": True} if suffix == "webp" else {}
+    Image.new(mode, (4, 4), value).save(tmp_path / f"a.{suffix}", **save)
+    assert np.abs(read(tmp_path / f"a.{suffix}").rgb[0, 0].astype(int) - rgb).max() <= 1
 
 
 @pytest.mark.parametrize("suffix", ["webp", "png"])
@@ -147,10 +168,10 @@ def test_what_is_no_picture_is_said(tmp_path, content, words):
         probe(tmp_path / "a.png")
 
 
-@pytest.mark.parametrize("suffix", FORMATS)
+@pytest.mark.parametrize("suffix", READ_FORMATS)
 def test_200_damaged_files_are_read_or_named(tmp_path, suffix):
     buffer = io.BytesIO()
-    Image.fromarray(smooth(60, 40)).save(buffer, {"jpg": "jpeg"}.get(suffix, suffix), **FORMATS[suffix])
+    Image.fromarray(smooth(60, 40)).save(buffer, {"jpg": "jpeg"}.get(suffix, suffix), **READ_FORMATS[suffix])
     data, draws, path = buffer.getvalue(), random.Random(0), tmp_path / f"a.{suffix}"
     for _ in range(200):
         damaged = bytearray(data[: draws.randint(0, len(data))] if draws.random() < 0.5 else data)
@@ -158,31 +179,137 @@ def test_200_damaged_files_are_read_or_named(tmp_path, suffix):
             if damaged:
                 damaged[draws.randrange(len(damaged))] = draws.randrange(256)
         path.write_bytes(damaged)
-        for action in (probe, decode_fully, read):
+        for action in (probe, decode_fully, read, lambda path: read_scaled(path, (16, 16))):
             try:
                 action(path)
             except PictureProblem as problem:
                 assert "\n" not in str(problem)
 
 
-def test_reduced_decoding_keeps_quality_and_reads_less(tmp_path):
-    y, x = np.mgrid[:1600, :2400].astype(np.float32)
+def detailed(width: int, height: int) -> Image.Image:
+    """A picture with detail at every scale, and noise."""
+    y, x = np.mgrid[:height, :width].astype(np.float32)
     detail = 128 + 50 * np.sin(x / 7) * np.sin(y / 9) + 40 * np.sin((x + y) / 61)
     noise = np.random.default_rng(0).normal(0, 5, detail.shape)
-    pixels = np.clip(np.stack([detail, detail[::-1], 255 - detail], -1) + noise[..., None], 0, 255).astype(np.uint8)
-    Image.fromarray(pixels).save(tmp_path / "a.jpg", quality=92)
-    full = read(tmp_path / "a.jpg").rgb
-    reduced = read(tmp_path / "a.jpg", (600, 400)).rgb
-    assert reduced.shape == (800, 1200, 3)
-    error = np.mean((resize(full, (600, 400)).astype(float) - resize(reduced, (600, 400))) ** 2)
-    assert 10 * np.log10(255**2 / error) >= 45
+    layers = np.stack([detail, detail[::-1], 255 - detail], -1) + noise[..., None]
+    return Image.fromarray(np.clip(layers, 0, 255).astype(np.uint8))
 
 
-def test_reduced_decoding_follows_orientation(tmp_path):
+def psnr(left: np.ndarray, right: np.ndarray) -> float:
+    return 10 * np.log10(255**2 / max(np.mean((left.astype(float) - right) ** 2), 1e-9))
+
+
+@pytest.mark.parametrize("size", [(2400, 1600), (2403, 1605)])
+@pytest.mark.parametrize("quality", [60, 92])
+@pytest.mark.parametrize("orientation", [1, 3, 6])
+def test_reduced_decoding_keeps_quality_and_place(tmp_path, size, quality, orientation):
     exif = Image.Exif()
-    exif[274] = 6
-    Image.fromarray(smooth(800, 400)).save(tmp_path / "a.jpg", exif=exif)
-    assert read(tmp_path / "a.jpg", (100, 200)).rgb.shape == (400, 200, 3)
+    exif[274] = orientation
+    detailed(*size).save(tmp_path / "a.jpg", quality=quality, exif=exif)
+    full = Image.fromarray(read(tmp_path / "a.jpg").rgb)
+    wanted = (600, 400) if orientation != 6 else (400, 600)
+    lanczos = np.asarray(full.resize(wanted, Image.Resampling.LANCZOS))
+    made = read_scaled(tmp_path / "a.jpg", wanted).rgb
+    assert made.shape == lanczos.shape
+    assert psnr(made, lanczos) >= 45
+
+
+@pytest.mark.parametrize(
+    ("size", "wanted", "file_bytes", "reduction"),
+    [
+        ((4000, 3000), (683, 512), 1_000_000, 4),
+        ((4000, 3000), (683, 512), 2_700_000, 4),
+        ((4000, 3000), (683, 512), 6_000_000, 2),
+        ((4000, 3000), (500, 375), 1_000_000, 8),
+        ((4000, 3000), (2000, 1500), 1_000_000, 2),
+        ((4000, 3000), (2000, 1501), 1_000_000, 1),
+        ((4000, 3000), (4000, 100), 1_000_000, 1),
+        ((100, 100), (200, 200), 100, 1),
+    ],
+)
+def test_reduction(size, wanted, file_bytes, reduction):
+    assert jpeg.reduction_for(size, wanted, file_bytes) == reduction
+
+
+@pytest.mark.parametrize(
+    "save",
+    [{}, {"progressive": True}, {"subsampling": 0}, {"optimize": True, "restart_marker_rows": 1}, {"quality": 30}],
+)
+@pytest.mark.parametrize("mode", ["RGB", "L"])
+def test_the_fast_way_gives_the_pixels_of_pillow(tmp_path, mode, save):
+    detailed(203, 101).convert(mode).save(tmp_path / "a.jpg", **save)
+    with Image.open(tmp_path / "a.jpg") as image:
+        wanted = np.asarray(image.convert("RGB"))
+    found = jpeg.decode((tmp_path / "a.jpg").read_bytes(), (203, 101))
+    assert found is not None
+    assert np.abs(found.rgb.astype(int) - wanted).max() <= 1
+
+
+def test_the_end_of_a_preview_is_not_the_end_of_a_jpeg(tmp_path):
+    preview = io.BytesIO()
+    detailed(64, 48).save(preview, "jpeg")
+    comment = b"\xff\xfe" + (len(preview.getvalue()) + 2).to_bytes(2, "big") + preview.getvalue()
+    detailed(200, 100).save(tmp_path / "a.jpg")
+    data = (tmp_path / "a.jpg").read_bytes()
+    data = data[:2] + comment + data[2:]
+    assert jpeg.is_whole(data)
+    assert not jpeg.is_whole(data[: len(data) - 500])
+    (tmp_path / "a.jpg").write_bytes(data[: len(data) - 500])
+    with pytest.raises(PictureProblem, match="cut off"):
+        read(tmp_path / "a.jpg")
+
+
+@pytest.mark.parametrize("suffix", ["jpg", "png", "webp", "avif"])
+def test_colour_profiles_are_followed(tmp_path, suffix):
+    """Pictures in Display P3 and the like: the same numbers mean other colours."""
+    if suffix == "avif" and not features.check("avif"):
+        pytest.skip("this Pillow reads no AVIF")
+    lab = ImageCms.ImageCmsProfile(ImageCms.createProfile("sRGB"))
+    swapped = swapped_profile(lab.tobytes())
+    Image.new("RGB", (32, 32), (200, 30, 60)).save(tmp_path / f"a.{suffix}", icc_profile=swapped, quality=100)
+    Image.new("RGB", (32, 32), (200, 30, 60)).save(tmp_path / f"b.{suffix}", icc_profile=lab.tobytes(), quality=100)
+    assert np.abs(read(tmp_path / f"a.{suffix}").rgb[9, 9].astype(int) - [30, 200, 60]).max() <= 6
+    assert np.abs(read(tmp_path / f"b.{suffix}").rgb[9, 9].astype(int) - [200, 30, 60]).max() <= 4
+    assert np.array_equal(
+        read_scaled(tmp_path / f"a.{suffix}", (8, 8)).rgb[4, 4], read(tmp_path / f"a.{suffix}").rgb[9, 9]
+    )
+
+
+def swapped_profile(srgb: bytes) -> bytes:
+    """The profile of a device whose first channel is green and whose second is red."""
+    return (
+        srgb.replace(b"rXYZ", b"????")
+        .replace(b"gXYZ", b"rXYZ")
+        .replace(b"????", b"gXYZ")
+        .replace(b"s\0R\0G\0B", b"s\0W\0A\0P")
+        .replace(b"sRGB", b"SWAP")
+    )
+
+
+def test_a_broken_profile_is_passed_over(tmp_path):
+    Image.new("RGB", (8, 8), (200, 30, 60)).save(tmp_path / "a.png", icc_profile=b"no profile at all")
+    assert read(tmp_path / "a.png").rgb[0, 0].tolist() == [200, 30, 60]
+
+
+@pytest.mark.parametrize(
+    "interpolation", ["lanczos", "nearest", "bilinear", "linear", "bicubic", "cubic", "area", "box"]
+)
+@pytest.mark.parametrize("suffix", ["png", "jpg"])
+def test_every_interpolation_gives_the_size_and_the_picture(tmp_path, interpolation, suffix):
+    Image.fromarray(smooth(210, 150)).save(tmp_path / f"a.{suffix}")
+    for size in ((70, 50), (300, 220), (210, 150)):
+        scaled = read_scaled(tmp_path / f"a.{suffix}", size, interpolation).rgb
+        assert scaled.shape == (*size[::-1], 3)
+        assert psnr(scaled[..., :2], smooth(*size)[..., :2]) > 33
+
+
+def test_masks_are_scaled_without_seams():
+    mask = np.zeros((64, 64), np.uint8)
+    mask[:, 32:] = 200
+    for size in ((20, 20), (150, 150), (20, 150)):
+        scaled = resize_mask(mask, size)
+        assert scaled.max() <= 200
+        assert (np.diff(scaled[9].astype(int)) >= 0).all()
 
 
 def test_cut_takes_x_and_y_in_this_order():
