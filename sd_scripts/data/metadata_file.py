@@ -70,7 +70,7 @@ def count_tags(records: list[Record], separator: str) -> dict[str, int]:
     """How many entries have each tag; what stands in captions is not counted."""
     counts: Counter[str] = Counter()
     for record in records:
-        counts.update(dict.fromkeys(tag.strip().lower() for tag in record.tags.split(separator) if tag.strip()))
+        counts.update(list(dict.fromkeys(tag.strip().lower() for tag in record.tags.split(separator) if tag.strip())))
     return dict(counts)
 
 

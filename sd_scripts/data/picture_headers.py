@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 from struct import unpack_from
+from zlib import crc32
 
 HEAD = 4096  # bytes read in front; more than the header parts of most pictures
 LONG_HEAD = 128 * 1024  # enough for a camera's settings and preview
@@ -55,7 +56,9 @@ def _tail(file: int, head: bytes, size: int) -> bytes:
 def _png(head: bytes, tail: bytes) -> Plain | None:
     if tail[-12:] != b"\0\0\0\0IEND\xaeB`\x82" or b"eXIf" in tail or head[12:16] != b"IHDR":
         return None
-    width, height, _, colour = unpack_from(">IIBB", head, 16)
+    width, height, _, colour, checksum = unpack_from(">IIBB3xI", head, 16)
+    if checksum != crc32(head[12:29]):
+        return None
     has_alpha = colour in (4, 6)
     at = 33
     while at + 8 <= len(head):

@@ -28,10 +28,10 @@ def held_out_count(contents: int, share: float) -> int:
     return min(max(1, round(contents * share)), contents - 1)
 
 
-def choose_held_out(contents: Iterable[str], share: float, seed: int) -> set[str]:
-    """The held-out ones of these contents (hashes)."""
+def choose_held_out(contents: Iterable[str], share: float, seed: int, kept: Collection[str] = ()) -> set[str]:
+    """The held-out ones of these contents (hashes); `kept` ones are never among them."""
     unique = set(contents)
-    order = sorted(unique, key=lambda content: (seed_of("validation", seed, content), content))
+    order = sorted(unique - set(kept), key=lambda content: (seed_of("validation", seed, content), content))
     return set(order[: held_out_count(len(unique), share)])
 
 
@@ -49,8 +49,7 @@ def split_datasets(
     held_out: set[str] = set()
     for pictures, chosen in zip(contents, options, strict=True):
         own_seed = seed if chosen.validation_seed is None else chosen.validation_seed
-        candidates = set(pictures.values()) - set(regularisation)
-        held_out |= choose_held_out(candidates, chosen.validation_split, own_seed)
+        held_out |= choose_held_out(pictures.values(), chosen.validation_split, own_seed, regularisation)
     return held_out
 
 

@@ -335,7 +335,7 @@ def test_buckets_smaller_than_the_batch_train(picture, plan):
     assert sorted(map(len, plan(train_batch_size=4).epoch_batches(0))) == [1, 1, 3, 4]
 
 
-@pytest.mark.parametrize(("world_size", "expected"), [(1, 16), (2, 8), (3, 6), (7, 3)])
+@pytest.mark.parametrize(("world_size", "expected"), [(1, 16), (2, 9), (3, 6), (7, 3)])
 def test_batches_of_each_process(ten_pictures, plan, world_size, expected):
     assert plan(train_batch_size=2).batches_per_epoch(world_size) == expected
 
@@ -404,3 +404,83 @@ def test_dataset_summary_fits_the_metadata(ten_pictures, plan):
     }  # fmt: skip
     assert [bucket["count"] for bucket in summary.datasets[0].bucket_info["buckets"].values()] == [9, 12, 9]
     assert (subsets[0].img_count, subsets[0].num_repeats, subsets[0].class_tokens) == (10, 3, "cat")
+
+
+# Left out, cut around faces
+
+
+@pytest.mark.parametrize(("given", "names"), [(None, "abc"), ("64", "c"), ("64,63", "ac"), ("63", "ac")])
+def test_pictures_of_at_most_a_size_are_left_out(picture, plan, given, names):
+    picture("1_cat/a.png", (64, 64))
+    picture("1_cat/b.png", (63, 63))
+    picture("1_cat/c.png", (65, 64))
+    made = plan(skip_image_resolution=given)
+    assert "".join(sample.path.stem for sample in made.samples) == names
+    assert ("left out" in texts(made, "note")) == (names != "abc")
+
+
+def test_several_resolutions_of_one_folder_skip_on_their_own(tmp_path, picture):
+    folder = picture("x/a.png", (64, 64)).parent
+    picture("x/b.png", (128, 128))
+    subset = {"image_dir": str(folder)}
+    datasets = [
+        {"resolution": 64, "subsets": [subset]},
+        {"resolution": 128, "skip_image_resolution": [64, 64], "subsets": [subset]},
+    ]
+    (tmp_path / "data.json").write_text(json.dumps({"datasets": datasets}), encoding="utf-8")
+    options = DatasetOptions(dataset_config=str(tmp_path / "data.json"), min_bucket_reso=32, bucket_reso_steps=8)
+    made = plan_data(options, divisor=8, seed=0)
+    assert [(sample.path.stem, sample.bucket) for sample in made.samples] == [
+        ("a", (64, 64)), ("b", (64, 64)), ("b", (128, 128)),
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("option", "value"),
+    [("skip_image_resolution", "big"), ("face_crop_aug_range", "3.0,1.0"), ("face_crop_aug_range", "2")],
+)
+def test_sizes_and_ranges_that_are_none(picture, plan, option, value):
+    picture("1_cat/a.png")
+    made = plan(**{option: value}, cache_latents=False)
+    assert [problem.option for problem in made.problems if problem.level == "error"] == [option]
+
+
+def test_faces_in_names(picture, plan):
+    picture("1_cat/a_0030_0020_0010_0012.png")
+    picture("1_cat/b.png")
+    assert [sample.face for sample in plan().samples] == [None, None]
+    made = plan(face_crop_aug_range="1.0,3.0", cache_latents=False)
+    face = made.samples[0].face
+    assert (face.x, face.y, face.width, face.height) == (30, 20, 10, 12)
+    assert made.samples[1].face is None
+    assert "b.png" in texts(made, "warning")
+    assert not made.is_cacheable
+
+
+@pytest.mark.parametrize("architecture", ["sd1", "flux", "hunyuan_image"])
+def test_the_unit_of_sizes_is_the_models(picture, plan, architecture):
+    from sd_scripts.options.sizes import DIVISORS
+
+    picture("1_cat/a.png", (300, 200))
+    unit = DIVISORS[architecture]
+    made = plan(divisor=unit, resolution="256", min_bucket_reso=64, max_bucket_reso=512, bucket_reso_steps=unit)
+    assert not texts(made, "error")
+    assert all(side % unit == 0 for side in made.samples[0].bucket)
+    assert ("multiple" in texts(plan(divisor=unit, bucket_reso_steps=8), "error")) == (unit > 8)
+
+
+def test_a_plan_is_small(tmp_path, picture, plan):
+    import shutil
+    import tracemalloc
+
+    path = picture("1_cat/0.png", caption="a cat, red, blue")
+    for number in range(1, 500):
+        shutil.copy(path, path.with_name(f"{number}.png"))
+        shutil.copy(path.with_suffix(".txt"), path.with_name(f"{number}.txt"))
+    plan()
+    tracemalloc.start()
+    made = plan()
+    used = tracemalloc.get_traced_memory()[0]
+    tracemalloc.stop()
+    assert len(made.samples) == 500
+    assert used / 500 < 2000
