@@ -22,6 +22,7 @@ class Signature:
     required: tuple[str, ...]
     is_open: bool = False  # takes any further name (**kwargs)
     not_text: frozenset[str] = frozenset()  # names whose default is a number, a truth value or several of them
+    subject: str | None = None  # the class's own name for the object it works on
 
     def without(self, name: str) -> Signature:
         """The same, with a name that the caller fills in itself left out."""
@@ -51,7 +52,7 @@ def signature(path: str) -> Signature | None:
     accepted = (*names[2:], *keywords)  # without self and the object
     required = tuple(name for name in accepted if name not in defaults)
     not_text = frozenset(name for name in accepted if name in defaults and _is_number_like(defaults[name]))
-    return Signature(accepted, required, init.args.kwarg is not None, not_text)
+    return Signature(accepted, required, init.args.kwarg is not None, not_text, names[1] if len(names) > 1 else None)
 
 
 def _is_number_like(default: ast.expr) -> bool:

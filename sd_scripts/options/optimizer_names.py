@@ -62,6 +62,7 @@ OPTIMIZERS = {
         _named("DAdaptAdanIP", "dadaptation.experimental", "dadaptation", is_adaptive=True),
         *(_named(name, "dadaptation", "dadaptation", is_adaptive=True) for name in _ADAPTIVE),
         _named("Prodigy", "prodigyopt", "prodigyopt", is_adaptive=True),
+        _named("CAME", "pytorch_optimizer", "pytorch-optimizer"),
         _named("RAdamScheduleFree", "schedulefree", "schedulefree", is_schedule_free=True),
         _named("AdamWScheduleFree", "schedulefree", "schedulefree", is_schedule_free=True),
         _named("SGDScheduleFree", "schedulefree", "schedulefree", is_schedule_free=True),
@@ -73,12 +74,26 @@ _LIBRARIES = ("torch.optim", "bitsandbytes.optim", "pytorch_optimizer.optimizer"
 _INSTALL = {"pytorch_optimizer": "pytorch-optimizer", "prodigyplus": "prodigy-plus-schedule-free"}
 _MANY_LOSSES = "it must evaluate the loss several times per step, which training with noise cannot give it"
 _SECOND_ORDER = "it needs second derivatives of the loss"
+_SORTED = "it needs its weights sorted into groups of a special kind"
+_BASE = "it is only the base of the others"
 _UNUSABLE = {
-    **dict.fromkeys(("LBFGS", "AliG", "BSAM"), _MANY_LOSSES),
-    **dict.fromkeys(("AdaHessian", "SophiaH"), _SECOND_ORDER),
-    "SparseAdam": "it takes sparse gradients only",
-    "Optimizer": "it is only the base of the others",
+    "torch": {"LBFGS": _MANY_LOSSES, "SparseAdam": "it takes sparse gradients only", "Optimizer": _BASE},
+    "bitsandbytes": {"GlobalOptimManager": "it is no optimizer"},
+    "pytorch_optimizer": {
+        **dict.fromkeys(("LBFGS", "AliG", "BSAM"), _MANY_LOSSES),
+        **dict.fromkeys(("AdaHessian", "SophiaH"), _SECOND_ORDER),
+        **dict.fromkeys(("AdaGO", "AdaMuon", "DistributedMuon", "Muon", "MuonClip", "NorMuon"), _SORTED),
+        **dict.fromkeys(("Optimizer", "BaseOptimizer"), _BASE),
+        "DeMo": "it works with several processes only",
+        "DynamicLossScaler": "it is no optimizer",
+    },
 }
+_NOT_WEIGHTS = (
+    "optimizer",
+    "base_optimizer",
+    "model",
+    "backbone",
+)  # what some classes are made from instead of weights
 
 
 @dataclass(frozen=True)
@@ -96,6 +111,13 @@ class OptimizerChoice:
         """Adafactor computing its own rate from the step number."""
         return self.path.endswith(".Adafactor") and bool(self.arguments.get("relative_step"))
 
+    @property
+    def takes_one_rate(self) -> bool:
+        """Whether all parts must have the same rate: adaptive ones but Prodigy Plus, which treats each group by itself."""
+        return self.is_adaptive and not (
+            self.path.startswith("prodigyplus.") and self.arguments.get("split_groups", True)
+        )
+
 
 def choose_optimizer(cfg: OptimizerOptions) -> OptimizerChoice:
     """Resolve name and arguments.
@@ -107,8 +129,8 @@ def choose_optimizer(cfg: OptimizerOptions) -> OptimizerChoice:
     if not is_installed(known.path):
         raise ConfigError("optimizer_type", name, f"needs a package that is missing; run: pip install {known.install}")
     library, _, short = known.path.rpartition(".")
-    if short in _UNUSABLE and library.split(".")[0] in ("torch", "pytorch_optimizer"):
-        raise ConfigError("optimizer_type", name, f"cannot be used here: {_UNUSABLE[short]}")
+    if why := _UNUSABLE.get(library.split(".")[0], {}).get(short):
+        raise ConfigError("optimizer_type", name, f"cannot be used here: {why}")
     arguments = {**known.defaults, **parse_arguments("optimizer_args", cfg.optimizer_args)}
     for rate in ("lr", "params"):
         if rate in arguments:
@@ -116,6 +138,10 @@ def choose_optimizer(cfg: OptimizerOptions) -> OptimizerChoice:
     if known.path.endswith(".Adafactor") and arguments.get("warmup_init"):
         arguments["relative_step"] = True  # the class demands it
     if found := signature(known.path):
+        if needed := [n for n in (found.subject, *found.required) if n in _NOT_WEIGHTS]:
+            raise ConfigError(
+                "optimizer_type", name, f"cannot be used here: it is made from {needed[0]}, not from weights"
+            )
         check_arguments("optimizer_args", arguments, known.name, found.without("lr"))
     elif is_certainly_missing(known.path):
         hint = did_you_mean(short, class_names(library))
@@ -130,7 +156,7 @@ def check_optimizer(cfg: OptimizerOptions) -> list[Problem]:
     except ConfigError as failure:
         return [as_problem(failure)]
     if choice.is_adaptive:
-        return _adaptive_problems(cfg)
+        return _adaptive_problems(cfg, choice)
     if choice.path.endswith(".Adafactor"):
         return _adafactor_problems(cfg, choice)
     return []
@@ -164,7 +190,12 @@ def _library_class(name: str) -> KnownOptimizer:
             top = library.split(".")[0]
             return _described(f"{library}.{exact}", _INSTALL.get(top, top))
     hint = did_you_mean(name, [*optimizer_names(), *class_names("torch.optim")])
-    raise ConfigError("optimizer_type", name, f"unknown{hint or '; known: ' + ', '.join(optimizer_names())}")
+    more = (
+        ""
+        if is_installed("pytorch_optimizer")
+        else "; for those of pytorch-optimizer run: pip install pytorch-optimizer"
+    )
+    raise ConfigError("optimizer_type", name, f"unknown{hint or '; known: ' + ', '.join(optimizer_names())}{more}")
 
 
 def _described(path: str, install: str) -> KnownOptimizer:
@@ -178,10 +209,10 @@ def _described(path: str, install: str) -> KnownOptimizer:
     )
 
 
-def _adaptive_problems(cfg: OptimizerOptions) -> list[Problem]:
+def _adaptive_problems(cfg: OptimizerOptions, choice: OptimizerChoice) -> list[Problem]:
     problems = []
-    rates = sorted(_part_rates(cfg) - {0.0})
-    if len(rates) > 1:
+    rates = sorted(part_rates(cfg) - {0.0})
+    if len(rates) > 1 and choice.takes_one_rate:
         text = f"this optimizer finds one rate for all parts; {', '.join(f'{r:g}' for r in rates)} cannot differ"
         problems.append(error("optimizer_type", text, "give all parts the same rate, usually 1, or 0 to leave one out"))
     if rates and rates[0] <= 0.1:
@@ -190,7 +221,7 @@ def _adaptive_problems(cfg: OptimizerOptions) -> list[Problem]:
     return problems
 
 
-def _part_rates(cfg: OptimizerOptions) -> set[float]:
+def part_rates(cfg: OptimizerOptions) -> set[float]:
     """Effective rates of the parts that an adapter trains; of other recipes just the base rate."""
     base = cfg.learning_rate
     unet = getattr(cfg, "unet_lr", None)
@@ -207,7 +238,7 @@ def _adafactor_problems(cfg: OptimizerOptions, choice: OptimizerChoice) -> list[
     if choice.has_relative_step:
         problems = []
         remedy = 'add "relative_step=False" to optimizer_args to use'
-        if len(_part_rates(cfg)) > 1:
+        if len(part_rates(cfg)) > 1:
             text = "AdaFactor with relative_step sets one rate itself; those of the parts do not act"
             problems.append(warning("optimizer_type", text, f"{remedy} them"))
         schedule = getattr(cfg, "lr_scheduler", "constant")

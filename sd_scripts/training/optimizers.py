@@ -35,7 +35,7 @@ def make_optimizer(
     choice = choose_optimizer(cfg)
     cls = import_class("optimizer_type", choice.path, choice.install)
     groups = [dict(group) for group in param_groups]
-    if choice.is_adaptive:
+    if choice.takes_one_rate:
         _require_one_rate(choice, [group.get("lr", cfg.learning_rate) for group in groups])
     if choice.has_relative_step:
         groups = [{key: value for key, value in group.items() if key != "lr"} for group in groups]

@@ -10,11 +10,12 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LambdaLR, LRScheduler, ReduceLROnPlateau
 
 from sd_scripts.errors import ConfigError
+from sd_scripts.options.optimizer_names import part_rates
 from sd_scripts.options.scheduler_names import (
     ScheduleChoice,
     SchedulerOptions,
@@ -22,7 +23,7 @@ from sd_scripts.options.scheduler_names import (
     parse_step_rules,
     phase_steps,
 )
-from sd_scripts.training.optimizers import construct, import_class, is_schedule_free
+from sd_scripts.training.optimizers import construct, import_class, is_schedule_free, make_optimizer
 from sd_scripts.training.split_optimizer import SplitOptimizer
 
 
@@ -46,6 +47,16 @@ def make_scheduler(cfg: SchedulerOptions, optimizer: Optimizer, total_steps: int
         return construct("lr_scheduler_args", PlateauLR, optimizer, choice.arguments)
     warmup, decay = phase_steps(cfg, total_steps)
     return _named_schedule(cfg, choice, optimizer, warmup, decay, total_steps)
+
+
+def try_out(cfg: SchedulerOptions, total_steps: int) -> None:
+    """Make optimizer and schedule for a weight of no account: what they refuse is said before a model is loaded.
+
+    Raises ConfigError as `make_optimizer` and `make_scheduler` do.
+    """
+    group = {"params": [nn.Parameter(torch.zeros(8, 8))], "lr": max(part_rates(cfg)) or 1.0, "name": "tried"}
+    optimizer, _ = make_optimizer(cfg, [group])
+    make_scheduler(cfg, optimizer, total_steps)
 
 
 def advance(scheduler: LRScheduler, loss: Tensor) -> None:

@@ -39,7 +39,7 @@ from sd_scripts.training.run import Run
 from sd_scripts.training.run_folder import RunFolder, Status, new_run_path, write_json
 from sd_scripts.training.samples import SampleDrawer
 from sd_scripts.training.saving import FileNames, Saver
-from sd_scripts.training.schedulers import make_scheduler, use_rates
+from sd_scripts.training.schedulers import make_scheduler, try_out, use_rates
 from sd_scripts.training.state import Position, Trained, read_position, read_state, write_state
 from sd_scripts.training.stepping import check_stepping, stepping_of
 from sd_scripts.versions import version_lines
@@ -172,6 +172,7 @@ def build_run(
     assert plan.model is not None and plan.data is not None
     seed = options.seed
     check_stepping(options, accelerator.num_processes)
+    try_out(options, plan.steps_for(accelerator.num_processes).total)
     trains_base = METHODS[recipe.method].trains_base_weights
     dtype = (
         torch.float32

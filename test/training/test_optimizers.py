@@ -227,3 +227,56 @@ def test_a_package_that_cannot_be_imported_is_named(monkeypatch):
     monkeypatch.setitem(sys.modules, "prodigyopt", None)  # what Python does with a package that is blocked
     with pytest.raises(ConfigError, match="run: pip install prodigyopt"):
         make_optimizer(optimizer_options("Prodigy"), [{"params": [nn.Parameter(torch.ones(1))]}])
+
+
+@pytest.mark.parametrize(
+    ("package", "name"),
+    [
+        ("pytorch_optimizer", "CAME"),
+        ("pytorch_optimizer", "pytorch_optimizer.StableAdamW"),
+        ("pytorch_optimizer", "ScheduleFreeAdamW"),
+        ("prodigyplus", "prodigyplus.ProdigyPlusScheduleFree"),
+        ("dadaptation", "dadaptation.DAdaptAdam"),
+    ],
+)
+def test_classes_of_optional_packages_lower_the_loss_and_give_their_weights_to_use(package, name):
+    pytest.importorskip(package)
+    net = small_net()
+    is_adaptive = "rodigy" in name or "DAdapt" in name
+    optimizer = made(optimizer_options(name, learning_rate=1.0 if is_adaptive else 3e-3), net)
+    before = loss_of(net).item()
+    take_steps(net, optimizer, 40)
+    training = net[0].weight.detach().clone()
+    with evaluation_weights(optimizer):
+        assert loss_of(net).item() < before
+        assert torch.equal(net[0].weight, training) != is_schedule_free(optimizer)
+    assert torch.equal(net[0].weight, training)
+    assert (d_times_lr(optimizer) is not None) == is_adaptive
+
+
+def test_sgd_by_its_path_or_bare_name_has_no_momentum():
+    for name in ("SGD", "torch.optim.SGD"):
+        optimizer, _ = make_optimizer(optimizer_options(name), [{"params": [nn.Parameter(torch.ones(1))]}])
+        assert optimizer.defaults["momentum"] == 0 and not optimizer.defaults["nesterov"]
+
+
+def test_a_loaded_state_keeps_its_number_formats():
+    """AdaFactor computes in float32 beside bfloat16 weights; torch alone would cut its averages to their format."""
+
+    def fresh():
+        net = small_net().bfloat16()
+        return net, made(optimizer_options("AdaFactor", ["relative_step=False", "scale_parameter=False"]), net)
+
+    net, optimizer = fresh()
+    loss_of_half(net).backward()
+    optimizer.step()
+    other, resumed = fresh()
+    resumed.load_state_dict(optimizer.state_dict())
+    for parameter, twin in zip(net.parameters(), other.parameters(), strict=True):
+        for key, value in optimizer.state[parameter].items():
+            loaded = resumed.state[twin][key]
+            assert torch.equal(loaded, value) and loaded.dtype == value.dtype if torch.is_tensor(value) else True
+
+
+def loss_of_half(net):
+    return net(torch.randn(8, 128, generator=torch.Generator().manual_seed(1)).bfloat16()).float().square().mean()

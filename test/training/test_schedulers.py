@@ -8,7 +8,7 @@ from sd_scripts.errors import ConfigError
 from sd_scripts.options.scheduler_names import SCHEDULES
 from sd_scripts.options.training import Optimizer, Scheduler
 from sd_scripts.training.optimizers import make_optimizer
-from sd_scripts.training.schedulers import PlateauLR, advance, load_schedule, make_scheduler, use_rates
+from sd_scripts.training.schedulers import PlateauLR, advance, load_schedule, make_scheduler, try_out, use_rates
 
 
 class SchedulerOptions(Scheduler, Optimizer):
@@ -263,3 +263,20 @@ def test_a_rate_that_was_0_is_taken_as_it_is():
     scheduler = make_scheduler(cfg, optimizer, 100)
     use_rates(scheduler, [1e-3])
     assert optimizer.param_groups[0]["lr"] == 1e-3
+
+
+@pytest.mark.parametrize(
+    ("options", "option"),
+    [
+        ({"optimizer_args": ["weight_decay=-1"]}, "optimizer_args"),
+        ({"optimizer_args": ["betas=0.9,1.5"]}, "optimizer_args"),
+        ({"lr_scheduler_type": "OneCycleLR", "lr_scheduler_args": ["max_lr=1e-3"]}, "lr_scheduler_args"),
+        ({"lr_scheduler": "polynomial", "lr_scheduler_args": ["lr_end=1"]}, "lr_scheduler_args"),
+    ],
+)
+def test_what_only_the_classes_refuse_is_found_without_a_model(options, option):
+    with pytest.raises(ConfigError) as failure:
+        try_out(SchedulerOptions(**options), 100)
+    assert failure.value.option == option
+    try_out(SchedulerOptions(), 100)
+    try_out(SchedulerOptions(learning_rate=0.0), 100)

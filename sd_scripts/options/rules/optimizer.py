@@ -32,7 +32,7 @@ def epochs_decide_over_steps(options: Length) -> Iterator[Problem]:
 def adaptive_optimizers_take_one_rate(options: Network) -> Iterator[Problem]:
     """LoRA+ is two rates in one part."""
     choice = _chosen(options)
-    if choice is None or not choice.is_adaptive:
+    if choice is None or not choice.takes_one_rate:
         return
     for name, ratio in items(options.network_args).items():
         if name in LORA_PLUS and ratio not in ("", "1", "1.0"):
