@@ -18,7 +18,9 @@ from kohya_gui.planning import MODEL, Checked, family_of, family_report
 from kohya_gui.settings import Start
 
 SCRIPTS = ("values", "field", "section", "form")  # of assets/form, in the order in which they build on each other
-JOIN = """(window.kohyaForms ??= []).push({ element, props, watch, look: () => trigger("look") });"""
+# What never changes stands in the script: an update replaces all props of a tab that was not looked at yet.
+JOIN = """const { tab, familyDefaults, browse } = %s;
+(window.kohyaForms ??= []).push({ element, props, watch, look: () => trigger("look"), tab, familyDefaults, browse });"""
 
 
 def part_id(form: TrainingForm, part: str) -> str:
@@ -31,15 +33,14 @@ def form_html(form: TrainingForm, start: Start) -> gr.HTML:
 
     Its event `look` asks for a look at the plan: at first, and after a pause in typing.
     """
+    fixed = {"tab": form.name, "familyDefaults": start.by_family.get(form.name, {})}
+    fixed["browse"] = start.browse.get(form.name, {})
     return gr.HTML(
         "",
         html_template='<div class="kform"></div>',
-        js_on_load=JOIN,
+        js_on_load=JOIN % report_json(fixed),
         apply_default_css=False,
-        tab=form.name,
         report="{}",
-        familyDefaults=report_json(start.by_family.get(form.name, {})),
-        browse=report_json(start.browse.get(form.name, {})),
         elem_id=part_id(form, "form"),
         elem_classes="form-holder",
     )

@@ -84,10 +84,13 @@ def connect(context: Context, tab: TrainingTab, show_run: Callable[[str], list],
     """
     form = tab.form
 
-    def look(text: str) -> dict:
+    def checked_now(text: str) -> Checked:
         state = read_state(text)
         context.drafts.save(form, state)
-        return shown(check(form, state))
+        return check(form, state)
+
+    def look(text: str) -> dict:
+        return shown(checked_now(text))
 
     def shown(checked: Checked) -> dict:
         return {tab.fields: found(checked), tab.plan: plan_html(checked, form)}
@@ -99,7 +102,7 @@ def connect(context: Context, tab: TrainingTab, show_run: Callable[[str], list],
         return {tab.fields: loaded(state, checked), tab.plan: plan_html(checked, form)}
 
     def begin(text: str, sure: bool = False) -> dict:
-        checked = check(form, read_state(text))
+        checked = checked_now(text)
         answer = shown(checked) | {tab.said: "", tab.question: gr.Group(visible=False)}
         if not checked.can_start:
             return answer | {tab.said: bad("Not started: mend what is marked red first.")}
@@ -122,7 +125,7 @@ def connect(context: Context, tab: TrainingTab, show_run: Callable[[str], list],
         return good(context.manager.stop(run.name)) if run else good("Nothing runs.")
 
     def print_command(text: str) -> dict:
-        checked = check(form, read_state(text))
+        checked = checked_now(text)
         answer = shown(checked)
         if checked.options is None or checked.launch is None:
             return answer | {tab.said: bad("Mend what is marked red first."), tab.command: gr.Code(visible=False)}

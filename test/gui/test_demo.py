@@ -8,7 +8,7 @@ import os
 import pytest
 
 from kohya_gui.paths import PROJECT_ROOT
-from test.gui.test_page import browser, field, open_section  # noqa: F401 - browser is a fixture
+from test.gui.test_page import browser, field, load, open_section, said  # noqa: F401 - browser is a fixture
 from test.gui.test_server import Server
 
 pytestmark = [
@@ -25,13 +25,13 @@ def test_the_demo_becomes_a_lora(browser, tmp_path):  # noqa: F811 - the importe
         page = browser.new_page()
         page.set_default_timeout(60_000)
         page.goto(server.url)
-        page.locator("#gui-load-preset").click()
-        page.get_by_text("Loaded demo.toml").wait_for()
+        load(page, "demo")
+        said(page, "Loaded demo.toml")
         field(page, "output_dir").fill(str(tmp_path / "out"))
         field(page, "max_train_epochs").fill(os.environ.get("KOHYA_TEST_DEMO_EPOCHS", "1"))
         open_section(page, "Samples")
         field(page, "sample_every_n_epochs").fill("1")
-        page.locator("#gui-start").click()
+        page.locator("#gui-lora-start").click()
         page.locator("#gui-run-head .badge").wait_for()
         page.locator("#gui-run-head .badge.done, #gui-run-head .badge.failed").wait_for(timeout=RUN_MS)
         head = page.locator("#gui-run-head").inner_text()

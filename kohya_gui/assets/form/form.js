@@ -4,15 +4,15 @@ const EXPERT_KEY = "kohya-expert-options";
 const FORMS = [];
 
 class Form {
-  constructor({ element, props, watch, look }) {
+  constructor({ element, props, watch, look, tab, familyDefaults, browse }) {
     this.props = props;
     this.look = look;
-    this.tab = props.tab;
-    this.values = new Values(this.tab, JSON.parse(props.familyDefaults));
+    this.tab = tab;
+    this.values = new Values(tab, familyDefaults);
     this.report = {};
     this.words = [];
     this.onlyChanged = false;
-    this.build(element.querySelector(".kform"), JSON.parse(props.browse));
+    this.build(element.querySelector(".kform"), browse);
     watch(["value", "report"], () => this.receive());
     this.receive();
   }
