@@ -222,7 +222,7 @@ def _adaptive_problems(cfg: OptimizerOptions, choice: OptimizerChoice) -> list[P
 
 
 def part_rates(cfg: OptimizerOptions) -> set[float]:
-    """Effective rates of the parts that an adapter trains; of other recipes just the base rate."""
+    """Effective rates of the parts that are trained, as far as all families have them."""
     base = cfg.learning_rate
     unet = getattr(cfg, "unet_lr", None)
     text = getattr(cfg, "text_encoder_lr", None)
@@ -231,6 +231,8 @@ def part_rates(cfg: OptimizerOptions) -> set[float]:
         rates.add(base if unet is None else unet)
     if hasattr(cfg, "text_encoder_lr") and not getattr(cfg, "network_train_unet_only", False):
         rates.update([base] if text in (None, []) else text if isinstance(text, list) else [text])
+    if getattr(cfg, "train_text_encoder", False) and getattr(cfg, "learning_rate_te", None) is not None:
+        rates.add(cfg.learning_rate_te)
     return rates
 
 

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from sd_scripts.options.optimizer_names import OPTIMIZERS, check_optimizer, choose_optimizer
-from sd_scripts.options.recipes import NetworkTraining
+from sd_scripts.options.recipes import FullModelTraining, NetworkTraining
 
 
 def options(name=None, arguments=None, **others):
@@ -66,6 +66,13 @@ def test_adaptive_optimizers_refuse_parts_with_different_rates_and_doubt_small_o
     assert found(options("Prodigy", learning_rate=1.0, unet_lr=None, text_encoder_lr=[0.0])) == []  # 0: not trained
     only = {"network_train_unet_only": True, "unet_lr": 1.0, "text_encoder_lr": [0.5]}
     assert found(options("Prodigy", **only)) == []
+
+
+def test_rates_of_a_whole_model_s_parts_are_compared_too():
+    full = {"optimizer_type": "Prodigy", "learning_rate": 1.0, "train_text_encoder": True}
+    assert found(FullModelTraining(**full)) == []
+    assert found(FullModelTraining(**full, learning_rate_te=0.5)) == [("error", "optimizer_type")]
+    assert found(FullModelTraining(**full, learning_rate_te=0.0)) == []  # 0: not trained
 
 
 def test_adafactor_says_which_options_do_not_act():
