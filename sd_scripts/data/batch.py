@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     import torch
     from torch import Tensor
 
-    from sd_scripts.models.base import Tokens
+    from sd_scripts.models.base import Text, Tokens
 
 
 @dataclass(frozen=True)
@@ -24,6 +24,8 @@ class Batch:
     loss_weights: Tensor  # (b,) float32
     masks: Tensor | None  # (b, 1, h, w) float32 in 0…1, at the size of the pixels
     indices: tuple[int, ...]  # tells every use in an epoch apart; modulo the number of samples it is the sample
+    controls: Tensor | None = None  # (b, 3, h, w) uint8, what a ControlNet is guided by
+    text: Text | None = None  # the captions encoded, where they are cached; then there are no tokens
 
     def __len__(self) -> int:
         return len(self.captions)
@@ -45,4 +47,6 @@ class Batch:
             tokens=None if tokens is None else replace(tokens, ids=tuple(change(ids) for ids in tokens.ids)),
             loss_weights=change(self.loss_weights),
             masks=None if self.masks is None else change(self.masks),
+            controls=None if self.controls is None else change(self.controls),
+            text=None if self.text is None else self.text.mapped(change),
         )

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -10,15 +11,15 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
-from torch.utils.data import Dataset
 
 from sd_scripts.data.batch import Batch
 from sd_scripts.data.buckets import Size
 from sd_scripts.data.cache_files import CacheEntryProblem
 from sd_scripts.data.captions import Progress, caption_for_use
 from sd_scripts.data.images import UNREADABLE_REMEDY, PictureProblem
-from sd_scripts.data.pictures import Picture, is_flipped, load_picture
+from sd_scripts.data.pictures import Picture, is_flipped, load_guide, load_picture, mirrored
 from sd_scripts.data.randomness import Use
+from sd_scripts.data.views import view_of
 from sd_scripts.errors import UserError
 
 if TYPE_CHECKING:
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from sd_scripts.data.cache import LatentCache
     from sd_scripts.data.plan import DataPlan, Sample, SampleUse
     from sd_scripts.data.sources import Subset
+    from sd_scripts.data.text_cache import TextCache
     from sd_scripts.models.base import Tokenizer
 
 
@@ -41,11 +43,13 @@ class BatchKey:
 
 @dataclass(frozen=True)
 class Made:
-    """What comes back from a worker: a batch, or what kept it from being made."""
+    """What comes of a key: a batch, or what kept it from being made; and what it cost."""
 
     batch: Batch | None
     failure: str = ""
     skipped: dict[Path, str] = field(default_factory=dict)
+    cpu_seconds: float = 0.0
+    bytes_read: int = 0
 
     def pin_memory(self) -> Made:
         return self if self.batch is None else replace(self, batch=self.batch.pin_memory())
@@ -54,47 +58,57 @@ class Made:
 @dataclass(frozen=True)
 class _Loaded:
     use: Use
-    content: Tensor  # pixels (3, h, w) uint8 or latents (c, h, w)
-    mask: Tensor | None  # (h, w) float32
+    picture: Picture | None = None
+    latents: Tensor | None = None  # (c, h, w)
+    mask: Tensor | None = None  # (h, w) float32, of latents
+    control: np.ndarray | None = None  # (h, w, 3), beside latents
 
 
-class BatchMaker(Dataset):
-    """Makes the batch of a key."""
+class BatchMaker:
+    """Makes the batch of a key.
+
+    Args:
+        tokenizer: None leaves `Batch.tokens` empty.
+        cache: latents to be used instead of pictures.
+        texts: encoded captions to be put into the batches.
+        seed: of flips, cuts, colours and captions.
+        total_steps: of the run, for the tag warm-up.
+    """
 
     def __init__(
-        self, plan: DataPlan, tokenizer: Tokenizer | None, cache: LatentCache | None, seed: int, total_steps: int
+        self,
+        plan: DataPlan,
+        tokenizer: Tokenizer | None,
+        cache: LatentCache | None,
+        seed: int,
+        total_steps: int,
+        texts: TextCache | None = None,
     ):
         self.samples: tuple[Sample, ...] = plan.samples
         self.subsets: tuple[Subset, ...] = plan.subsets
         self.skips_bad_pictures = plan.skips_bad_pictures
         self.tokenizer = tokenizer
         self.cache = cache
+        self.texts = texts
         self.unreadable = frozenset(cache.unreadable) if cache is not None else frozenset()
         self.seed = seed
         self.total_steps = total_steps
-        self.makes_texts_only = False
 
-    def texts_only(self) -> BatchMaker:
-        """A maker of everything but latents, which stay with the training process and are put in by `with_latents`."""
-        lean = BatchMaker.__new__(BatchMaker)
-        lean.__dict__.update(self.__dict__, cache=None, makes_texts_only=True)
-        return lean
-
-    def __getitem__(self, key: BatchKey) -> Made:
+    def make(self, key: BatchKey, note: Callable[[str], None] | None = None) -> Made:
+        """The batch of a key. `note` is told of each picture before it is read."""
+        begin = time.thread_time()
         skipped: dict[Path, str] = {}
         try:
-            if self.makes_texts_only:
-                uses = [self._first_readable(use) for use in self._uses(key)]
-                return Made(self._with_texts(_empty_batch(), key, uses))
-            loaded = [self._load(use, skipped) for use in self._uses(key)]
+            loaded = [self._load(use, skipped, note) for use in self._uses(key)]
             batch = self._with_texts(self._with_contents(_empty_batch(), loaded), key, [one.use for one in loaded])
         except (UserError, CacheEntryProblem) as problem:
             return Made(None, failure=_failure(problem))
-        return Made(batch, skipped=skipped)
+        return Made(batch, "", skipped, time.thread_time() - begin, self._bytes_read(loaded))
 
-    def with_latents(self, batch: Batch, key: BatchKey) -> Batch:
-        """The batch completed from the cache in memory."""
-        return self._with_contents(batch, [self._load(use, {}) for use in self._uses(key)])
+    def _bytes_read(self, loaded: list[_Loaded]) -> int:
+        if self.cache is None:
+            return sum(self.samples[one.use.sample].bytes for one in loaded)
+        return sum(one.latents.nbytes for one in loaded if one.latents is not None) if self.cache.is_on_disk else 0
 
     def _uses(self, key: BatchKey) -> list[Use]:
         return [Use(self.seed, key.epoch, sample, repeat) for sample, repeat in key.uses]
@@ -112,34 +126,47 @@ class BatchMaker(Dataset):
             captions=captions,
             loss_weights=torch.tensor([sample.loss_weight for sample in samples]),
             indices=tuple(repeat * len(self.samples) + sample for sample, repeat in key.uses),
+            text=self.texts.of(captions) if self.texts is not None else None,
         )
 
     def _with_contents(self, batch: Batch, loaded: list[_Loaded]) -> Batch:
-        contents = torch.stack([one.content for one in loaded])
-        masks = _stack_masks([one.mask for one in loaded], self.samples[loaded[0].use.sample].bucket)
-        return replace(batch, masks=masks, **{"pixels" if self.cache is None else "latents": contents})
+        bucket = self.samples[loaded[0].use.sample].bucket
+        pictures = [one.picture for one in loaded if one.picture is not None]
+        if pictures:
+            masks = [None if picture.mask is None else _as_mask(picture.mask) for picture in pictures]
+            controls = [picture.control for picture in pictures]
+            batch = replace(batch, pixels=_as_pixels([picture.rgb for picture in pictures]))
+        else:
+            masks, controls = [one.mask for one in loaded], [one.control for one in loaded]
+            batch = replace(batch, latents=torch.stack([one.latents for one in loaded if one.latents is not None]))
+        guides = [control for control in controls if control is not None]
+        return replace(batch, masks=_stack_masks(masks, bucket), controls=_as_pixels(guides) if guides else None)
 
-    def _load(self, use: Use, skipped: dict[Path, str]) -> _Loaded:
+    def _load(self, use: Use, skipped: dict[Path, str], note: Callable[[str], None] | None) -> _Loaded:
         """Picture or latents of one use; of another picture of the bucket if this one is bad and that is allowed."""
         for candidate in self._readable(use):
             sample = self.samples[candidate.sample]
-            options = self.subsets[sample.subset].options
-            if self.cache is not None:
-                return _Loaded(candidate, *self.cache.latents(candidate.sample, is_flipped(options, candidate)))
+            if note is not None:
+                note(str(sample.path))
             try:
-                picture = load_picture(sample, options, candidate)
+                return self._load_one(sample, candidate)
             except PictureProblem as problem:
                 if not self.skips_bad_pictures:
                     raise UserError(f"{sample.path} {problem} - {UNREADABLE_REMEDY}") from problem
                 skipped[sample.path] = str(problem)
-                continue
-            return _Loaded(candidate, *_as_tensors(picture.flipped() if is_flipped(options, candidate) else picture))
         raise self._nothing_readable(use)
 
-    def _first_readable(self, use: Use) -> Use:
-        for candidate in self._readable(use):
-            return candidate
-        raise self._nothing_readable(use)
+    def _load_one(self, sample: Sample, use: Use) -> _Loaded:
+        options = self.subsets[sample.subset].options
+        flips = is_flipped(options, use)
+        if self.cache is None:
+            picture = load_picture(sample, options, use)
+            return _Loaded(use, picture.flipped() if flips else picture)
+        latents, mask = self.cache.latents(use.sample, flips)
+        control = load_guide(sample, options, view_of(sample, options))
+        if control is not None and flips:
+            control = mirrored(control)
+        return _Loaded(use, None, latents, mask, control)
 
     def _nothing_readable(self, use: Use) -> UserError:
         path = self.samples[use.sample].path
@@ -177,10 +204,13 @@ def _failure(problem: Exception) -> str:
     return f"{problem}{remedy}"
 
 
-def _as_tensors(picture: Picture) -> tuple[Tensor, Tensor | None]:
-    pixels = torch.from_numpy(np.ascontiguousarray(picture.rgb.transpose(2, 0, 1)))
-    mask = None if picture.mask is None else torch.from_numpy(np.ascontiguousarray(picture.mask)).float() / 255
-    return pixels, mask
+def _as_pixels(pictures: list[np.ndarray]) -> Tensor:
+    """(b, 3, h, w) uint8. The channels stay innermost in memory, as files and most kernels have them."""
+    return torch.from_numpy(np.stack(pictures)).permute(0, 3, 1, 2)
+
+
+def _as_mask(mask: np.ndarray) -> Tensor:
+    return torch.from_numpy(np.ascontiguousarray(mask)).float() / 255
 
 
 def _stack_masks(masks: list[Tensor | None], bucket: Size) -> Tensor | None:

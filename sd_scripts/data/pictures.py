@@ -31,7 +31,7 @@ class Picture:
 
     def flipped(self) -> Picture:
         return Picture(
-            *(None if pixels is None else _mirrored(pixels) for pixels in (self.rgb, self.mask, self.control))
+            *(None if pixels is None else mirrored(pixels) for pixels in (self.rgb, self.mask, self.control))
         )
 
 
@@ -69,5 +69,6 @@ def is_flipped(options: Images, use: Use) -> bool:
     return options.flip_aug and use.draws("flip").random() < 0.5
 
 
-def _mirrored(pixels: np.ndarray) -> np.ndarray:
+def mirrored(pixels: np.ndarray) -> np.ndarray:
+    """Pixels with left and right exchanged."""
     return load_cv2().flip(pixels, 1)

@@ -5,25 +5,30 @@ from __future__ import annotations
 import os
 
 SMALL = 32  # so few pictures are read by the training process: a worker takes longer to start
-MEDIUM = 256
-MOST = 16
+PER_WORKER = 16  # pictures that make a process worth its start
+SHARE = 0.75  # of the cores at most; the rest is for the training processes themselves
 
 
 def choose_workers(cores: int, processes: int, cached: bool, samples: int) -> int:
     """Loader processes for each training process.
 
-    Latents in memory need none, few pictures few; else 60 % of the cores are shared by the training processes.
+    Cached latents need none: they are read faster than another process could hand them over. Few pictures need few. Else
+    half to three quarters of the cores are shared by the training processes.
 
     Args:
         cores: of the machine that this process may use.
         processes: that train on it.
-        cached: whether latents come from memory.
+        cached: whether latents come from a cache.
         samples: pictures in the plan.
     """
     if cached or samples < SMALL:
         return 0
-    share = max(1, int(cores * 0.6 / max(processes, 1)))
-    return min(share, 2 if samples < MEDIUM else MOST)
+    return min(most_workers(cores, processes), samples // PER_WORKER)
+
+
+def most_workers(cores: int, processes: int) -> int:
+    """Loader processes that each training process may have without slowing down the others."""
+    return max(1, int(cores * SHARE / max(processes, 1)))
 
 
 def usable_cores() -> int:

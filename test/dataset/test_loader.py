@@ -1,5 +1,8 @@
 import multiprocessing
 import os
+import random
+import signal
+import threading
 from collections import Counter
 from dataclasses import dataclass
 
@@ -106,15 +109,17 @@ def test_an_epoch_that_was_left_early_leaves_no_trace(ten_pictures, plan):
 @pytest.mark.parametrize("world_size", [2, 3])
 def test_processes_share_each_batch_of_one_process(ten_pictures, plan, world_size):
     """Together they train on what one process with so large a batch does, in the same order."""
-    made = plan(cache_latents=False, train_batch_size=2, **VARIED)
-    alone = batches(plan(cache_latents=False, train_batch_size=2 * world_size, **VARIED), (0,))
+    made = plan(cache_latents=False, **VARIED)
+    alone = batches(plan(cache_latents=False, **VARIED | {"train_batch_size": 2 * world_size}), (0,))
     ranks = [batches(made, (0,), rank=rank, world_size=world_size) for rank in range(world_size)]
     assert len({len(rank) for rank in ranks}) == 1
     for whole, *parts in zip(alone, *ranks, strict=True):
         counted = [part for part in parts if part.loss_weights.any()]
         assert sum((part.indices for part in counted), ()) == whole.indices
         assert torch.equal(torch.cat([part.pixels for part in counted]), whole.pixels)
-        weighted = sum(part.loss_weights.mean() for part in parts) / world_size  # as the mean over all processes is made
+        weighted = (
+            sum(part.loss_weights.mean() for part in parts) / world_size
+        )  # as the mean over all processes is made
         torch.testing.assert_close(weighted, whole.loss_weights.mean())
 
 
@@ -226,11 +231,110 @@ class DeadlyTokenizer(LetterTokenizer):
         os._exit(1)
 
 
-def test_a_worker_that_dies_is_said(ten_pictures, plan):
+def test_a_worker_that_dies_time_and_again_is_said_with_its_picture(ten_pictures, plan):
     loader = Loader(plan(), DeadlyTokenizer(), seed=5, workers=2)
-    with pytest.raises(UserError, match=r"loader process died.*max_data_loader_n_workers"):
+    with pytest.raises(
+        UserError, match=r"ended by itself \(code 1\), time and again while it read .*p\d\.png - lower max_"
+    ):
         next(loader.epoch(0))
     loader.close()
+    assert not multiprocessing.active_children()
+
+
+@pytest.mark.parametrize("start_method", [None, "spawn"])
+def test_workers_that_are_killed_change_nothing(ten_pictures, plan, start_method):
+    made = plan(cache_latents=False, **VARIED)
+    epochs = range(8) if start_method is None else range(2)
+    alone = batches(made, epochs)
+    draws, told, found, kills = random.Random(0), [], [], 0
+    loader = Loader(
+        made, LetterTokenizer(), seed=5, workers=2, total_steps=50, start_method=start_method, warn=told.append
+    )
+    for epoch in epochs:
+        for batch in loader.epoch(epoch):
+            if kills < (20 if start_method is None else 2) and draws.random() < 0.3:
+                os.kill(draws.choice(multiprocessing.active_children()).pid, signal.SIGKILL)
+                kills += 1
+            found.append(batch)
+    loader.close()
+    assert_equal(found, alone)
+    assert kills == (20 if start_method is None else 2)
+    assert told and all("was killed (SIGKILL, perhaps because memory ran out); another reads" in line for line in told)
+    assert not multiprocessing.active_children()
+
+
+def test_workers_end_with_the_training_process(ten_pictures, plan, tmp_path):
+    """Also when it is killed and can end nothing itself."""
+    psutil = pytest.importorskip("psutil")
+    context = multiprocessing.get_context("fork" if os.name != "nt" else "spawn")
+    reader, writer = context.Pipe(duplex=False)
+    trainer = context.Process(target=read_and_wait, args=(plan(), writer))
+    trainer.start()
+    workers = [psutil.Process(pid) for pid in reader.recv()]
+    assert len(workers) == 2
+    trainer.kill()
+    trainer.join()
+    _, alive = psutil.wait_procs(workers, timeout=10)
+    assert not [worker for worker in alive if worker.status() != psutil.STATUS_ZOMBIE]
+
+
+def read_and_wait(plan, writer):
+    loader = Loader(plan, LetterTokenizer(), seed=5, workers=2)
+    batches = loader.epoch(0)
+    next(batches)
+    writer.send([process.pid for process in multiprocessing.active_children()])
+    threading.Event().wait()
+
+
+@pytest.mark.parametrize("start_method", [None, "forkserver"])
+def test_batches_keep_their_layout_between_processes(ten_pictures, plan, start_method):
+    if start_method not in (None, *multiprocessing.get_all_start_methods()):
+        pytest.skip("this system has no such way to start processes")
+    made = plan(cache_latents=False)
+    loader = Loader(made, LetterTokenizer(), seed=5, workers=1, start_method=start_method)
+    found = [batch.pixels for batch in loader.epoch(0)]
+    loader.close()
+    for pixels in found:
+        assert pixels.dtype == torch.uint8
+        assert pixels.permute(0, 2, 3, 1).is_contiguous()
+
+
+def test_cached_latents_need_no_workers(ten_pictures, plan):
+    made = plan()
+    for to_disk in (False, True):
+        cache = LatentCache.build(made, encode, latent=LATENT, fingerprint="v", to_disk=to_disk)
+        for asked in ("auto", 4):
+            assert Loader(made, None, cache=cache, seed=5, workers=asked).workers == 0
+
+
+def test_workers_above_the_cores_are_capped_and_it_is_said(ten_pictures, plan, caplog):
+    with caplog.at_level("INFO"):
+        loader = Loader(plan(), None, seed=5, workers=usable_cores() + 3)
+    assert loader.workers == usable_cores()
+    assert f"{usable_cores() + 3} loader processes were asked for; {usable_cores()} are used" in caplog.text
+
+
+def test_without_persistence_workers_end_with_the_epoch(ten_pictures, plan):
+    made = plan(train_batch_size=2)
+    loader = Loader(made, LetterTokenizer(), seed=5, workers=2, persistent=False)
+    found = []
+    for epoch in (0, 1):
+        found += loader.epoch(epoch)
+        assert not multiprocessing.active_children()
+    assert_equal(found, batches(made))
+
+
+def test_the_meter_counts(ten_pictures, plan):
+    for workers in (0, 2):
+        loader = Loader(plan(cache_latents=False), LetterTokenizer(), seed=5, workers=workers)
+        images = sum(len(batch) for batch in loader.epoch(0))
+        loading = loader.meter.since_last()
+        loader.close()
+        assert images == 30
+        assert loading.images_per_second > 0
+        assert 0 < loading.data_wait <= 1
+        assert 0 < loading.worker_cpu <= 1
+        assert loading.mb_per_second > 0
 
 
 def test_the_global_generator_is_left_alone(ten_pictures, plan):
@@ -243,8 +347,8 @@ def test_the_global_generator_is_left_alone(ten_pictures, plan):
 
 @pytest.mark.parametrize(
     ("cores", "processes", "cached", "samples", "workers"),
-    [(2, 1, False, 16, 0), (16, 1, True, 9999, 0), (2, 1, False, 999, 1), (16, 1, False, 9999, 9), (16, 1, False, 100, 2),
-     (64, 8, False, 9999, 4), (64, 1, False, 9999, 16), (1, 4, False, 9999, 1)],
+    [(2, 1, False, 16, 0), (16, 1, True, 9999, 0), (2, 1, False, 999, 1), (4, 1, False, 9999, 3), (16, 1, False, 9999, 12),
+     (16, 1, False, 100, 6), (64, 8, False, 9999, 6), (64, 1, False, 9999, 48), (1, 4, False, 9999, 1)],
 )  # fmt: skip
 def test_worker_count(cores, processes, cached, samples, workers):
     assert choose_workers(cores, processes, cached, samples) == workers
