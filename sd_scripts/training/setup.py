@@ -17,7 +17,7 @@ from pathlib import Path
 import psutil
 import torch
 from accelerate import Accelerator
-from accelerate.utils import broadcast_object_list
+from accelerate.utils import DistributedType, broadcast_object_list
 
 from sd_scripts.data.loader import Loader
 from sd_scripts.errors import UserError
@@ -190,7 +190,8 @@ def build_run(
     method = METHODS[recipe.method](architecture, options, seed)
     if options.full_fp16 or options.full_bf16:
         method.trainee.to(WEIGHT_DTYPES[options.mixed_precision])
-    stepping = stepping_of(options, method.trained_parameters(), seed)
+    is_sharded = accelerator.distributed_type in (DistributedType.DEEPSPEED, DistributedType.FSDP)
+    stepping = stepping_of(options, method.trained_parameters(), seed, is_sharded=is_sharded)
     optimizer, optimizer_name = make_optimizer(options, method.parameter_groups(), stepping)
     steps = plan.steps_for(accelerator.num_processes)
     scheduler = make_scheduler(options, optimizer, steps.total)

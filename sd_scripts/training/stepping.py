@@ -25,14 +25,17 @@ class SteppingOptions(Protocol):
     max_grad_norm: float
 
 
-def stepping_of(cfg: SteppingOptions, named: Mapping[str, Parameter], seed: int) -> Stepping | None:
+def stepping_of(
+    cfg: SteppingOptions, named: Mapping[str, Parameter], seed: int, *, is_sharded: bool = False
+) -> Stepping | None:
     """How the trained parameters are stepped; None is all at once, as the optimizer itself does it.
 
     Args:
         named: the parameters by their names, in the order of the model.
+        is_sharded: DeepSpeed or FSDP lay the weights out anew, and keep what they want of them in float32.
     """
     parameters = list(named.values())
-    rounding_seed = seed if cfg.full_bf16 and cfg.stochastic_rounding else None
+    rounding_seed = seed if cfg.full_bf16 and cfg.stochastic_rounding and not is_sharded else None
     if cfg.fused_backward_pass:
         parts = each_alone(parameters)
     elif cfg.blockwise_fused_optimizers:
