@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
@@ -13,6 +14,7 @@ if TYPE_CHECKING:  # the GUI and the checks read this module's names without tor
     from PIL import Image
     from torch import Tensor, nn
 
+    from sd_scripts.models.blocks import Blocks
     from sd_scripts.models.flow_schedule import FlowSchedule
     from sd_scripts.models.noise_schedule import NoiseSchedule
 
@@ -70,6 +72,7 @@ class Architecture(ABC):
     vae: nn.Module
     text_encoders: tuple[nn.Module, ...]  # in the order of part names te1, te2, …
     latent: LatentSpec
+    device: torch.device  # where networks compute; one that is `at_hand` only now and then may rest elsewhere
     schedule: NoiseSchedule | FlowSchedule  # which of the two says what the model predicts
 
     @abstractmethod
@@ -105,6 +108,24 @@ class Architecture(ABC):
     @abstractmethod
     def set_gradient_checkpointing(self, enabled: bool) -> None:
         """Keep fewer activations for the backward pass and compute them again: less memory, about a quarter slower."""
+
+    def blocks(self) -> Blocks:
+        """The denoiser's blocks of each kind, in the order in which they run."""
+        from sd_scripts.models.blocks import block_lists
+
+        return block_lists(self.denoiser)
+
+    @contextmanager
+    def at_hand(self, *networks: nn.Module) -> Iterator[None]:
+        """Within it these networks are on the device, also those that rest in main memory between their uses."""
+        resting = [network for network in networks if next(network.parameters()).device.type != self.device.type]
+        for network in resting:
+            network.to(self.device)
+        try:
+            yield
+        finally:
+            for network in resting:
+                network.to("cpu")
 
     def use_xformers(self) -> None:
         """Leave the attention of denoiser and VAE to the xFormers package, which the rules have found installed."""

@@ -95,7 +95,8 @@ def sample_picture(
         latents = _sample_latents(
             architecture, _guidance_texts(architecture, prompt, negative_prompt, settings), settings
         )
-        return to_picture(architecture.decode_latents(latents)[0])
+        with architecture.at_hand(architecture.vae):
+            return to_picture(architecture.decode_latents(latents)[0])
 
 
 def _guidance_texts(architecture: Architecture, prompt: str, negative: str, settings: SampleSettings) -> Text:

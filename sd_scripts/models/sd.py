@@ -12,6 +12,8 @@ from torch import Tensor, nn
 
 from sd_scripts.errors import ConfigError
 from sd_scripts.models.base import AdapterTarget, Architecture, LatentSpec, Text, Tokens
+from sd_scripts.models.blocks import Blocks
+from sd_scripts.models.frozen_layers import dtype_of
 from sd_scripts.models.noise_schedule import NoiseSchedule
 from sd_scripts.models.targets import sd_targets
 from sd_scripts.models.tokenizers.clip import END, ClipTokenizer
@@ -61,6 +63,7 @@ class StableDiffusion(Architecture):
         """
         self.denoiser = unet
         self.vae = vae
+        self.device = unet.device
         self.text_encoders = (text_encoder,)
         self.settings = settings
         prediction = "v" if settings.v_parameterization else "epsilon"
@@ -86,7 +89,7 @@ class StableDiffusion(Architecture):
 
     def encode_image(self, pixels: Tensor, generator: torch.Generator | None = None) -> Tensor:
         """Scaled latents (b, 4, h/8, w/8) of pixels (b, 3, h, w) in -1…1: a sample, or without a generator the mean."""
-        pixels = pixels.to(_device(self.vae), _dtype(self.vae))
+        pixels = pixels.to(_device(self.vae), dtype_of(self.vae))
         posterior = self.vae.encode(pixels).latent_dist
         drawn = posterior.mode() if generator is None else posterior.sample(generator)
         return (drawn - self.latent.shift) * self.latent.scale
@@ -94,11 +97,11 @@ class StableDiffusion(Architecture):
     def decode_latents(self, latents: Tensor) -> Tensor:
         """Pixels (b, 3, h, w) in -1…1, float32."""
         unscaled = latents.to(_device(self.vae)) / self.latent.scale + self.latent.shift
-        return self.vae.decode(unscaled.to(_dtype(self.vae))).sample.float().clamp(-1, 1)
+        return self.vae.decode(unscaled.to(dtype_of(self.vae))).sample.float().clamp(-1, 1)
 
     def predict(self, noisy: Tensor, timesteps: Tensor, text: Text) -> Tensor:
         """The U-Net's noise or velocity (b, 4, h, w)."""
-        dtype = _dtype(self.denoiser)
+        dtype = dtype_of(self.denoiser)
         return self.denoiser(noisy.to(dtype), timesteps, text.hidden.to(dtype), return_dict=False)[0]
 
     def adapter_targets(self) -> Iterator[AdapterTarget]:
@@ -108,6 +111,10 @@ class StableDiffusion(Architecture):
         for target in sd_targets(shapes):
             module = networks[target.part].get_submodule(target.module)
             yield AdapterTarget(target.name, target.part, (module,), target.is_conv3x3, target.needs_conv_dim)
+
+    def blocks(self) -> Blocks:
+        """The U-Net's levels; each is a kind of its own, but they run in one row."""
+        return ((*self.denoiser.down_blocks, self.denoiser.mid_block, *self.denoiser.up_blocks),)
 
     def set_gradient_checkpointing(self, enabled: bool) -> None:
         """Keep fewer activations for the backward pass and compute them again: less memory, more time."""
@@ -184,10 +191,6 @@ def join_rows(hidden: Tensor) -> Tensor:
         return hidden[:, 0]
     texts = hidden[:, :, 1:-1].flatten(1, 2)
     return torch.cat([hidden[:, 0, :1], texts, hidden[:, -1, -1:]], dim=1)
-
-
-def _dtype(network: nn.Module) -> torch.dtype:
-    return next(network.parameters()).dtype
 
 
 def _device(network: nn.Module) -> torch.device:

@@ -36,22 +36,19 @@ class Precision(Options):
     fp8_base: bool = option(
         False,
         label="Base model in 8 bits",
-        available=False,
         help="Keep the frozen weights of the base model, text encoders included, in 8-bit floats: half the memory of 16 "
-        "bits, a little slower and less exact. For adapters only.",
+        "bits, a little slower, and each weight off by about 2.6 %. For adapters only; not together with mixed precision no.",
     )
     fp8_base_unet: bool = option(
         False,
         label="U-Net or transformer in 8 bits",
         level="expert",
-        available=False,
         help="As above for the U-Net or transformer only; the text encoders stay in 16 bits.",
     )
     fp8_scaled: bool = option(
         False,
         label="8 bits with scales",
         only_for=("hunyuan_image",),
-        available=False,
         help="Keep the transformer in 8-bit floats with a scale for each block of weights: about 17 GB less, and more "
         "exact than plain 8 bits.",
     )
@@ -76,10 +73,8 @@ class Memory(Options):
         ge=0,
         label="Blocks to swap",
         unit="blocks",
-        only_for=("dit",),
-        available=False,
-        help="Keep so many blocks of the transformer in main memory and bring each to the GPU when its turn comes. More "
-        "blocks: less GPU memory, slower steps.",
+        help="Keep so many blocks of the U-Net or transformer in main memory and bring each to the GPU when its turn comes, "
+        "forwards and backwards. More blocks: less GPU memory, slower steps. At most all but two.",
     )
     double_blocks_to_swap: int | None = option(
         None,
@@ -88,7 +83,6 @@ class Memory(Options):
         unit="blocks",
         level="expert",
         only_for=("flux", "chroma"),
-        available=False,
         help="Older way to give the number of swapped blocks: double-stream blocks. Used when blocks_to_swap is unset.",
     )
     single_blocks_to_swap: int | None = option(
@@ -98,7 +92,6 @@ class Memory(Options):
         unit="blocks",
         level="expert",
         only_for=("flux", "chroma"),
-        available=False,
         help="Older way to give the number of swapped blocks: single-stream blocks, two of which count as one. Used when "
         "blocks_to_swap is unset.",
     )
@@ -106,14 +99,12 @@ class Memory(Options):
         False,
         level="expert",
         only_for=("flux", "chroma"),
-        available=False,
         help="Older way to train in little memory; it now means 18 blocks to swap.",
     )
     cpu_offload_checkpointing: bool = option(
         False,
         label="Checkpoints in main memory",
         level="expert",
-        available=False,
         help="Gradient checkpointing that keeps what it must in main memory instead of on the GPU: saves a few GB at large "
         "resolutions, slower steps. Turns gradient checkpointing on.",
     )
@@ -121,8 +112,6 @@ class Memory(Options):
         False,
         label="Checkpoints in main memory, copied alongside",
         level="expert",
-        only_for=("anima",),
-        available=False,
         help="The same with copies that go on while the GPU computes, so that it costs less time. Turns gradient "
         "checkpointing on.",
     )
@@ -159,14 +148,15 @@ class Memory(Options):
         False,
         label="Little main memory",
         level="expert",
-        help="Load models straight to the GPU. That is always so here, so there is no need to set it.",
+        help="Keep nothing in main memory that fits on the GPU: models that are kept in 8 bits or swapped are read straight "
+        "to it, and a VAE and text encoders that only samples still need stay there.",
     )
     highvram: bool = option(
         False,
         label="Much GPU memory",
         level="expert",
-        help="Do not give freed GPU memory back between the pictures that are cached. That is always so here, so there is "
-        "no need to set it.",
+        help="The VAE and text encoders stay on the GPU when only samples still need them, instead of resting in main memory: "
+        "samples begin sooner.",
     )
     sdpa: bool = option(
         False,
@@ -201,7 +191,6 @@ class Memory(Options):
         label="Attention",
         level="expert",
         only_for=("anima", "hunyuan_image"),
-        available=False,
         help="Which package computes attention; PyTorch when unset (torch and sdpa are the same). The others have to be "
         "installed; sageattn cannot train.",
     )
@@ -251,8 +240,6 @@ class Memory(Options):
         False,
         label="Compile block by block",
         level="expert",
-        only_for=("anima",),
-        available=False,
         help="Compile each transformer block by itself: the first step takes seconds instead of minutes. Not together "
         "with compiling the whole model.",
     )
@@ -260,26 +247,20 @@ class Memory(Options):
         "inductor",
         level="expert",
         suggestions=("inductor", "eager", "aot_eager", "cudagraphs"),
-        only_for=("anima",),
         only_with=COMPILE,
-        available=False,
         help="What compiles the blocks.",
     )
     compile_mode: Literal["default", "reduce-overhead", "max-autotune", "max-autotune-no-cudagraphs"] = option(
         "default",
         level="expert",
-        only_for=("anima",),
         only_with=COMPILE,
-        available=False,
         help="How much the compiler tries out; the max-autotune ones take many minutes at the start.",
     )
     compile_dynamic: Literal["true", "false", "auto"] | None = option(
         None,
         label="Compile for all sizes",
         level="expert",
-        only_for=("anima",),
         only_with=COMPILE,
-        available=False,
         help="Compile once for all picture sizes (true), once for each (false), or decide when a second size comes (auto, "
         "as when unset).",
     )
@@ -287,9 +268,7 @@ class Memory(Options):
         False,
         label="Whole graph",
         level="expert",
-        only_for=("anima",),
         only_with=COMPILE,
-        available=False,
         help="Stop when a block cannot be compiled as a whole instead of compiling pieces of it.",
     )
     compile_cache_size_limit: int | None = option(
@@ -297,11 +276,9 @@ class Memory(Options):
         ge=1,
         label="Compiled versions",
         level="expert",
-        only_for=("anima",),
         only_with=COMPILE,
-        available=False,
-        help="How many versions of a block are kept, one for each picture size; unset: PyTorch's own limit. Raise it with "
-        "many buckets.",
+        help="How many versions of a block are kept, one for each picture size; unset: 256. A lower number leaves what is "
+        "beyond it uncompiled.",
     )
     cuda_allow_tf32: bool = option(
         False,
@@ -323,10 +300,10 @@ class Memory(Options):
         label="VAE chunk",
         unit="px",
         level="expert",
-        only_for=("anima", "hunyuan_image"),
-        available=False,
-        help="Run the VAE on pieces of this many latent pixels (an even number, 16 is usual): less memory while encoding, "
-        "slower. Unset: all at once.",
+        suggestions=(16, 32, 64, 96),
+        help="Run the VAE on overlapping pieces of this many latent pixels (an even number; a latent pixel is 8 px of a "
+        "picture) and blend the seams: less memory for large pictures, slower, latents that differ a little. 64 and more for "
+        "SD, 16 is usual for HunyuanImage. Unset: all at once.",
     )
     vae_disable_cache: bool = option(
         False,

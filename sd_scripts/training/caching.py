@@ -53,7 +53,7 @@ def cache_latents(
         encode,
         latent=architecture.latent,
         # Only files outlive the run that made them and must tell which VAE that was; hashing it takes a moment.
-        fingerprint=weights_hash(architecture.vae) if options.cache_latents_to_disk else "",
+        fingerprint=vae_fingerprint(options, architecture.vae) if options.cache_latents_to_disk else "",
         to_disk=options.cache_latents_to_disk,
         family=architecture.name,
         batch_size=options.vae_batch_size,
@@ -91,6 +91,12 @@ def _in_full_precision(network: torch.nn.Module) -> Iterator[None]:
         yield
     finally:
         network.to(before)
+
+
+def vae_fingerprint(options: TrainingOptions, vae: torch.nn.Module) -> str:
+    """What decides, besides the picture, how latents turn out: the VAE's weights, and the pieces in which it works."""
+    pieces = f"-{options.vae_chunk_size}" if options.vae_chunk_size else ""
+    return f"{weights_hash(vae)}{pieces}"
 
 
 def weights_hash(*networks: torch.nn.Module) -> str:

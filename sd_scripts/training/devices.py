@@ -1,4 +1,4 @@
-"""Devices, precision and compilation, as `accelerate launch` and the options say."""
+"""Devices, precision and attention, as `accelerate launch` and the options say."""
 
 from __future__ import annotations
 
@@ -15,16 +15,15 @@ from accelerate.utils import (
     KwargsHandler,
     TorchDynamoPlugin,
 )
-from torch import nn
+from torch.amp import GradScaler
 
 from sd_scripts.errors import ConfigError
+from sd_scripts.models.attention import set_attention, takes_backends
+from sd_scripts.models.base import Architecture
 from sd_scripts.options.recipes import CommonOptions
+from sd_scripts.training.compilation import check_compiler
 
 logger = logging.getLogger(__name__)
-
-# Compiled versions that are kept of one function: one for each picture size, batch size and mode (training, samples).
-# torch's own limit of 8 would leave the rest uncompiled.
-COMPILED_VERSIONS = 256
 
 
 def make_accelerator(options: CommonOptions) -> Accelerator:
@@ -47,12 +46,17 @@ def make_accelerator(options: CommonOptions) -> Accelerator:
             reason = "this device cannot compute in it; use bf16, or no on a CPU"
             raise ConfigError("mixed_precision", options.mixed_precision, reason) from failure
         raise
-    if options.full_fp16 and accelerator.scaler is not None:  # torch refuses to unscale fp16 gradients unless told so
-        unscale = accelerator.scaler._unscale_grads_
-        accelerator.scaler._unscale_grads_ = lambda *arguments: unscale(*arguments[:3], True)
+    if options.full_fp16 and accelerator.scaler is not None:
+        allow_fp16_gradients(accelerator.scaler)
     torch.backends.cuda.matmul.allow_tf32 = options.cuda_allow_tf32
     torch.backends.cudnn.benchmark = options.cuda_cudnn_benchmark
     return accelerator
+
+
+def allow_fp16_gradients(scaler: GradScaler) -> None:
+    """Let a scaler unscale gradients in fp16, which torch refuses unless told so; there are no others with `full_fp16`."""
+    unscale = scaler._unscale_grads_
+    scaler._unscale_grads_ = lambda *arguments: unscale(*arguments[:3], True)
 
 
 def ddp_settings(options: CommonOptions) -> list[KwargsHandler]:
@@ -74,7 +78,9 @@ def uses_xformers(options: CommonOptions, device: torch.device) -> bool:
 
     Most settings that circulate ask for it. Where it cannot be had, PyTorch's own attention does the same, and it is said.
     """
-    asked = (options.xformers or options.diffusers_xformers) and not options.mem_eff_attn  # which wins, and is PyTorch's
+    asked = (
+        options.xformers or options.diffusers_xformers
+    ) and not options.mem_eff_attn  # which wins, and is PyTorch's
     if not asked or find_spec("xformers") is None:  # the plan has warned
         return False
     if device.type != "cuda":
@@ -82,27 +88,32 @@ def uses_xformers(options: CommonOptions, device: torch.device) -> bool:
     return device.type == "cuda"
 
 
-def check_compiler(options: CommonOptions) -> None:
-    """Raise ConfigError for a compiler that this torch does not have."""
-    if not wants_compilation(options):
-        return
-    known = sorted({*torch.compiler.list_backends(exclude_tags=())})
-    if options.dynamo_backend not in known:
-        reason = f"this torch ({torch.__version__}) has no such compiler; it has {', '.join(known)}"
-        raise ConfigError("dynamo_backend", options.dynamo_backend, reason)
+def choose_attention(options: CommonOptions, architecture: Architecture) -> None:
+    """Let denoiser and VAE compute attention with the package that the options name.
 
-
-def wants_compilation(options: CommonOptions) -> bool:
-    """Whether the denoiser is compiled."""
-    return options.torch_compile and options.dynamo_backend != "no"
-
-
-def compile_denoiser(denoiser: nn.Module, backend: str) -> None:
-    """Have a network compiled when it is first called; its class, modules and tensor names stay as they are.
-
-    How it is done (mode, whole graph, dynamic shapes) is an option of `accelerate launch`.
+    Raises:
+        ConfigError: this model cannot use it, or it is missing or does not work on this machine.
     """
-    launch = TorchDynamoPlugin(backend="no")  # reads what the launch has set
-    torch._dynamo.config.recompile_limit = max(torch._dynamo.config.recompile_limit, COMPILED_VERSIONS)
-    denoiser.compile(backend=backend, mode=launch.mode, fullgraph=launch.fullgraph, dynamic=launch.dynamic)
-    logger.info("the model is compiled with %s in the first steps", backend)
+    if uses_xformers(options, architecture.device) and not takes_backends(architecture.denoiser):
+        architecture.use_xformers()
+        return
+    name, mode = attention_mode(options, architecture.device)
+    if mode is None:
+        return
+    try:
+        set_attention(architecture.denoiser, mode)
+    except ValueError as failure:
+        raise ConfigError(name, getattr(options, name), str(failure)) from failure
+
+
+def attention_mode(options: CommonOptions, device: torch.device) -> tuple[str, str | None]:
+    """The option that decides on attention, and what it decides; None is PyTorch's own."""
+    if options.attn_mode is not None:
+        return "attn_mode", options.attn_mode
+    if options.use_flash_attn:
+        return "use_flash_attn", "flash"
+    if options.use_sage_attn:
+        return "use_sage_attn", "sageattn"
+    if uses_xformers(options, device):
+        return "xformers" if options.xformers else "diffusers_xformers", "xformers"
+    return "sdpa", None

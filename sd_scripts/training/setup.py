@@ -17,24 +17,27 @@ from pathlib import Path
 import psutil
 import torch
 from accelerate import Accelerator
-from accelerate.utils import DistributedType, broadcast_object_list
+from accelerate.utils import broadcast_object_list
 
 from sd_scripts.data.loader import Loader
 from sd_scripts.errors import UserError
 from sd_scripts.methods.registry import METHODS
 from sd_scripts.models.noise_schedule import NoiseSchedule
 from sd_scripts.models.registry import load_architecture
+from sd_scripts.models.vae_tiles import use_tiles
 from sd_scripts.options.implied import checkpoints_gradients
 from sd_scripts.options.recipes import Recipe, TrainingOptions
 from sd_scripts.options.toml_files import write_settings
 from sd_scripts.plan import Plan
 from sd_scripts.training.caching import cache_latents
-from sd_scripts.training.devices import compile_denoiser, make_accelerator, uses_xformers, wants_compilation
+from sd_scripts.training.compilation import compile_denoiser
+from sd_scripts.training.devices import choose_attention, make_accelerator
 from sd_scripts.training.ema import Ema
 from sd_scripts.training.loop import fit
 from sd_scripts.training.model_writer import ModelWriter
 from sd_scripts.training.optimizers import make_optimizer
 from sd_scripts.training.report import Report
+from sd_scripts.training.residence import loading_device, release_unused, settle, use_at
 from sd_scripts.training.run import Run
 from sd_scripts.training.run_folder import RunFolder, Status, new_run_path, write_json
 from sd_scripts.training.samples import SampleDrawer
@@ -179,27 +182,32 @@ def build_run(
         if trains_base and not (options.full_fp16 or options.full_bf16)
         else WEIGHT_DTYPES[options.mixed_precision]
     )
-    architecture = load_architecture(options, plan.model, accelerator.device, dtype)
+    place = loading_device(options, plan.model.architecture, accelerator.device)
+    architecture = load_architecture(options, plan.model, place, dtype)
+    use_at(architecture, accelerator.device)
+    if options.vae_chunk_size:
+        use_tiles(architecture.vae, options.vae_chunk_size, architecture.latent.downscale)
     if options.zero_terminal_snr and isinstance(architecture.schedule, NoiseSchedule):
         architecture.schedule = architecture.schedule.with_zero_terminal_snr()
-    if uses_xformers(options, accelerator.device):
-        architecture.use_xformers()
+    choose_attention(options, architecture)
     if checkpoints_gradients(options):
         architecture.set_gradient_checkpointing(True)
     cache = cache_latents(options, plan.data, architecture, accelerator, report.phase)
     method = METHODS[recipe.method](architecture, options, seed)
     if options.full_fp16 or options.full_bf16:
         method.trainee.to(WEIGHT_DTYPES[options.mixed_precision])
-    is_sharded = accelerator.distributed_type in (DistributedType.DEEPSPEED, DistributedType.FSDP)
-    stepping = stepping_of(options, method.trained_parameters(), seed, is_sharded=is_sharded)
+    is_main = accelerator.is_main_process
+    draws = is_main and bool(plan.prompts)
+    release_unused(options, architecture, method, draws_samples=draws, writes_model=is_main)
+    is_placed = settle(options, architecture, method)
+    stepping = stepping_of(options, method.trained_parameters(), seed)
     optimizer, optimizer_name = make_optimizer(options, method.parameter_groups(), stepping)
     steps = plan.steps_for(accelerator.num_processes)
     scheduler = make_scheduler(options, optimizer, steps.total)
     parameters = [p for group in optimizer.param_groups for p in group["params"]]
     ema = Ema(parameters, options.ema_decay) if options.ema_decay else None
-    if wants_compilation(options):
-        compile_denoiser(architecture.denoiser, options.dynamo_backend)
-    trainee, optimizer = accelerator.prepare(method.trainee, optimizer)
+    compile_denoiser(options, architecture)
+    trainee, optimizer = accelerator.prepare(method.trainee, optimizer, device_placement=[not is_placed, True])
     loader = Loader(
         plan.data,
         architecture.tokenizer,

@@ -93,4 +93,4 @@ def test_packages_that_are_installed_are_no_problem(monkeypatch):
 
 def test_every_family_has_what_rules_know_of_families():
     assert set(DIVISORS) == set(network.ENCODERS) == set(FAMILIES)
-    assert set(precision.MOST_BLOCKS) == {name for name, family in FAMILIES.items() if family.has(("dit",))}
+    assert set(precision.MOST_BLOCKS) == set(FAMILIES)

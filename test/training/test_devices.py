@@ -1,6 +1,7 @@
 """What options ask of the machine: refused in words where it is not there, and passed on where it is."""
 
 from datetime import timedelta
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -9,12 +10,10 @@ from sd_scripts.errors import ConfigError
 from sd_scripts.options.build import build
 from sd_scripts.options.recipes import NetworkTraining
 from sd_scripts.training import devices
+from sd_scripts.training.compilation import check_compiler, compile_denoiser, wants_whole
 from sd_scripts.training.devices import (
-    check_compiler,
-    compile_denoiser,
     ddp_settings,
     make_accelerator,
-    wants_compilation,
 )
 
 
@@ -35,7 +34,9 @@ def options(**values) -> NetworkTraining:
         ({"xformers": True, "mem_eff_attn": True}, False),
     ],
 )
-def test_xformers_is_used_where_it_is_asked_for_and_can_be_had(values, asked, device, is_installed, monkeypatch, caplog):
+def test_xformers_is_used_where_it_is_asked_for_and_can_be_had(
+    values, asked, device, is_installed, monkeypatch, caplog
+):
     monkeypatch.setattr(devices, "find_spec", lambda name: object() if is_installed else None)
     used = devices.uses_xformers(options(**values), torch.device(device))
     assert used is (asked and is_installed and device == "cuda")
@@ -51,7 +52,7 @@ def test_xformers_is_used_where_it_is_asked_for_and_can_be_had(values, asked, de
     ],
 )
 def test_what_is_compiled(values, wanted):
-    assert wants_compilation(options(**values)) is wanted
+    assert wants_whole(options(**values)) is wanted
 
 
 def test_a_compiler_that_torch_does_not_have_is_refused_with_those_it_has():
@@ -73,7 +74,7 @@ def test_how_to_compile_comes_from_the_launch(monkeypatch, mode, dynamic, expect
         def compile(self, **arguments):
             seen.update(arguments)
 
-    compile_denoiser(Network(), "inductor")
+    compile_denoiser(options(torch_compile=True), SimpleNamespace(denoiser=Network()))
     assert seen == {"backend": "inductor", "mode": mode, "fullgraph": False, "dynamic": expected}
 
 

@@ -22,8 +22,6 @@ NEEDED_FILES = {
 }
 LOOKED_AT_LATER = ("pretrained_model_name_or_path", "vae", "tokenizer_cache_dir")  # with their content, or made anew
 ALWAYS_SO = {
-    "lowram": "models are always loaded straight to the device",
-    "highvram": "the device's memory is never given back between cached pictures",
     "mem_eff_attn": "PyTorch's own attention saves memory too and is used",
 }
 

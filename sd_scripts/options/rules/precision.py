@@ -14,8 +14,19 @@ from sd_scripts.options.rules.base import FUSED, Families, Rule, all_are, some_a
 
 EIGHT_BITS = ("fp8_base", "fp8_base_unet")
 # Most blocks that can be swapped: two must stay. FLUX has 19 and 38 blocks, HunyuanImage 20 and 40; there one swapped
-# block is a double one or two single ones in turn. SD 3 has 24 or 38 blocks, by its size.
-MOST_BLOCKS = {"sd3": 36, "flux": 35, "chroma": 35, "lumina": 24, "anima": 26, "hunyuan_image": 37}
+# block is a double one or two single ones in turn. SD 3 has 24 or 38 blocks, by its size. The blocks of a U-Net are its
+# levels, down and up, and what is between.
+MOST_BLOCKS = {
+    "sd1": 7,
+    "sd2": 7,
+    "sdxl": 5,
+    "sd3": 36,
+    "flux": 35,
+    "chroma": 35,
+    "lumina": 24,
+    "anima": 26,
+    "hunyuan_image": 37,
+}
 PACKAGES = {"xformers": "xformers", "flash": "flash_attn", "sageattn": "sageattention"}  # of the values of attn_mode
 
 
@@ -106,8 +117,6 @@ def fused_passes_fit(options: Memory) -> Iterator[Problem]:
             yield error(
                 name, "excludes fp16, where all gradients are checked before a step", 'set mixed_precision = "bf16"'
             )
-        if getattr(options, "deepspeed", False):
-            yield error(name, "excludes DeepSpeed, which steps by itself", "choose one of them")
         if isinstance(options, Network):
             yield note(name, "saves little with an adapter, whose gradients are small", "leave it off")
     if len(chosen) > 1:
@@ -155,10 +164,10 @@ def attention_can_train(options: Memory, families: Families) -> Iterator[Problem
                 yield error(name, f"the package {package} is not installed", "install it, or leave this off")
 
 
-def one_compiler_is_chosen(options: Memory, families: Families) -> Iterator[Problem]:
+def one_compiler_is_chosen(options: Memory) -> Iterator[Problem]:
     if options.torch_compile and options.dynamo_backend == "no":
         yield note("torch_compile", 'does nothing with dynamo_backend = "no"', "choose another, such as inductor")
-    if not all_are(families, "anima") or not options.compile:
+    if not options.compile:
         return
     if options.torch_compile:
         yield error("compile", "excludes torch_compile", "choose one of them")
@@ -166,9 +175,9 @@ def one_compiler_is_chosen(options: Memory, families: Families) -> Iterator[Prob
         yield error("compile_fullgraph", "excludes split_attn, which splits the graph", "choose one of them")
 
 
-def vae_chunks_are_even(options: Memory, families: Families) -> Iterator[Problem]:
+def vae_chunks_are_even(options: Memory) -> Iterator[Problem]:
     size = options.vae_chunk_size
-    if size is not None and size % 2 and some_are(families, "anima", "hunyuan_image"):
+    if size is not None and size % 2:
         yield error("vae_chunk_size", f"{size} is not even", f"nearest are {size - 1} and {size + 1}")
 
 

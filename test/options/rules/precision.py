@@ -57,11 +57,11 @@ CASES = [
     (precision.offloading_means_checkpointing, "full", "flux", {"cpu_offload_checkpointing": True}, None),
     *[
         (precision.enough_blocks_stay, "adapter", family, {"blocks_to_swap": most + 1}, ("blocks_to_swap", "error"))
-        for family, most in (("flux", 35), ("chroma", 35), ("lumina", 24), ("anima", 26), ("hunyuan_image", 37), ("sd3", 36))
+        for family, most in (("flux", 35), ("chroma", 35), ("lumina", 24), ("anima", 26), ("hunyuan_image", 37), ("sd1", 7))
     ],
     *[
         (precision.enough_blocks_stay, "adapter", family, {"blocks_to_swap": most}, None)
-        for family, most in (("flux", 35), ("lumina", 24), ("anima", 26), ("hunyuan_image", 37), ("sd3", 36), ("sd1", 99))
+        for family, most in (("flux", 35), ("lumina", 24), ("anima", 26), ("hunyuan_image", 37), ("sd3", 36), ("sdxl", 5))
     ],
     *[
         (precision.blocks_are_counted_once, "full", "flux", {name: 2, "blocks_to_swap": 5}, (name, "warning"))
@@ -93,10 +93,6 @@ CASES = [
         ("fused_optimizer_groups", "error"),
     ),
     (precision.fused_passes_fit, "adapter", "flux", {"fused_backward_pass": True}, ("fused_backward_pass", "note")),
-    (
-        precision.fused_passes_fit, "full", "sd1", {"fused_optimizer_groups": 4, "deepspeed": True},
-        ("fused_optimizer_groups", "error"),
-    ),
     (
         precision.fused_passes_fit, "full", "sd1", {"fused_backward_pass": True, "mixed_precision": "fp16"},
         ("fused_backward_pass", "error"),
@@ -135,10 +131,11 @@ CASES = [
         {"compile": True, "compile_fullgraph": True, "split_attn": True}, ("compile_fullgraph", "error"),
     ),
     (precision.one_compiler_is_chosen, "adapter", "anima", {"compile": True, "compile_fullgraph": True}, None),
-    (precision.one_compiler_is_chosen, "adapter", "sd1", {"torch_compile": True, "compile": True}, None),
+    (precision.one_compiler_is_chosen, "adapter", "sd1", {"torch_compile": True, "compile": True}, ("compile", "error")),
+    (precision.one_compiler_is_chosen, "adapter", "sd1", {"compile": True}, None),
     (precision.vae_chunks_are_even, "adapter", "anima", {"vae_chunk_size": 15}, ("vae_chunk_size", "error")),
     (precision.vae_chunks_are_even, "adapter", "hunyuan_image", {"vae_chunk_size": 16}, None),
-    (precision.vae_chunks_are_even, "adapter", "sd1", {"vae_chunk_size": 15}, None),
+    (precision.vae_chunks_are_even, "adapter", "sd1", {"vae_chunk_size": 15}, ("vae_chunk_size", "error")),
     (precision.deepspeed_is_ready, "adapter", SD, {"deepspeed": True}, ("deepspeed", "error")),
     (precision.deepspeed_is_ready, "adapter", SD, {"offload_param_device": "nvme"}, None),
     (
