@@ -189,7 +189,9 @@ class FolderScan:
     @cached_property
     def headers(self) -> dict[str, Header]:
         """Headers of the pictures that can be used, by name."""
-        return {name: _header(known[2], known[3], bool(known[4])) for name, known in self._looked_up.items()}
+        kinds = {known[2:5] for known in self._looked_up.values()}
+        headers = {kind: Header(kind[:2], bool(kind[2])) for kind in kinds}
+        return {name: headers[known[2:5]] for name, known in self._looked_up.items()}
 
     def lines(self, name: str) -> tuple[str, ...]:
         """The lines of a caption file.
@@ -326,11 +328,6 @@ def _damage(path: Path, deadline: float) -> str | None:
     except PictureProblem as problem:
         return str(problem)
     return ""
-
-
-@lru_cache(maxsize=65536)
-def _header(width: int, height: int, has_alpha: bool) -> Header:
-    return Header((width, height), has_alpha)
 
 
 _OPEN = os.O_RDONLY | getattr(os, "O_BINARY", 0)
