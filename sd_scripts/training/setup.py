@@ -17,7 +17,7 @@ from pathlib import Path
 import psutil
 import torch
 from accelerate import Accelerator
-from accelerate.utils import broadcast_object_list
+from accelerate.utils import DistributedType, broadcast_object_list
 
 from sd_scripts.data.loader import Loader
 from sd_scripts.errors import UserError
@@ -200,7 +200,8 @@ def build_run(
     draws = is_main and bool(plan.prompts)
     release_unused(options, architecture, method, draws_samples=draws, writes_model=is_main)
     is_placed = settle(options, architecture, method)
-    stepping = stepping_of(options, method.trained_parameters(), seed)
+    is_sharded = accelerator.distributed_type in (DistributedType.DEEPSPEED, DistributedType.FSDP)
+    stepping = stepping_of(options, method.trained_parameters(), seed, is_sharded=is_sharded)
     optimizer, optimizer_name = make_optimizer(options, method.parameter_groups(), stepping)
     steps = plan.steps_for(accelerator.num_processes)
     scheduler = make_scheduler(options, optimizer, steps.total)

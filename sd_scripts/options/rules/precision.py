@@ -117,6 +117,8 @@ def fused_passes_fit(options: Memory) -> Iterator[Problem]:
             yield error(
                 name, "excludes fp16, where all gradients are checked before a step", 'set mixed_precision = "bf16"'
             )
+        if getattr(options, "deepspeed", False):
+            yield error(name, "excludes DeepSpeed, which steps by itself", "choose one of them")
         if isinstance(options, Network):
             yield note(name, "saves little with an adapter, whose gradients are small", "leave it off")
     if len(chosen) > 1:

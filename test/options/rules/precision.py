@@ -94,6 +94,10 @@ CASES = [
     ),
     (precision.fused_passes_fit, "adapter", "flux", {"fused_backward_pass": True}, ("fused_backward_pass", "note")),
     (
+        precision.fused_passes_fit, "full", "sd1", {"fused_optimizer_groups": 4, "deepspeed": True},
+        ("fused_optimizer_groups", "error"),
+    ),
+    (
         precision.fused_passes_fit, "full", "sd1", {"fused_backward_pass": True, "mixed_precision": "fp16"},
         ("fused_backward_pass", "error"),
     ),
