@@ -286,6 +286,14 @@ def test_hostile_values_stay_what_they_are(page, form):
     assert page.locator("#gui-tabs img[src=x]").count() == 0
 
 
+def test_the_search_and_the_plan_stay_in_sight(page):
+    page.mouse.move(400, 500)
+    page.mouse.wheel(0, 700)
+    page.wait_for_function("window.scrollY > 300")
+    for part in ("#gui-lora-filter", "#gui-lora-start"):
+        assert 0 <= page.locator(part).bounding_box()["y"] < 60
+
+
 def test_prompts_may_be_several_lines(page):
     page.evaluate(SET, ["lora", {"sample_prompts": "a cat --w 64\na dog"}])
     assert field(page, "sample_prompts").evaluate("e => e.tagName") == "TEXTAREA"

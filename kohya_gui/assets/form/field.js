@@ -130,7 +130,7 @@ class Field {
     this.reset.hidden = !changed;
     const usual = String(this.values.defaultOf(this.name) || "unset");
     this.reset.title = this.spec.kind === "switch" ? "Back to the default" : `Back to the default: ${usual}`;
-    this.note.hidden = note === "";
+    this.note.hidden = note === "" || this.problems.length > 0; // which say as much
     this.note.textContent = note;
     return { visible, changed };
   }
