@@ -1,5 +1,7 @@
 """Pictures from a class of the user's own."""
 
+from pathlib import Path
+
 import pytest
 
 from sd_scripts.data.plan import plan_data
@@ -48,6 +50,8 @@ def body(line: str) -> str:
 
 
 def test_the_example(given):
+    docs = Path(__file__).parents[2] / "docs" / "datasets.md"
+    assert EXAMPLE.strip() in docs.read_text(encoding="utf-8")
     made = given(EXAMPLE, train_batch_size=2)
     assert not [problem for problem in made.problems if problem.level == "error"]
     assert [(s.caption, s.repeats, s.bucket) for s in made.samples] == [
