@@ -67,8 +67,10 @@ class Scheduler(Options):
             "polynomial",
             "inverse_sqrt",
             "cosine_with_min_lr",
+            "cosine_warmup_with_min_lr",
             "warmup_stable_decay",
             "piecewise_constant",
+            "reduce_lr_on_plateau",
         ),
         help="How the learning rate goes over the run.",
     )

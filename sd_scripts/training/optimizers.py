@@ -45,6 +45,8 @@ def make_optimizer(
 
     def make(some_groups: Sequence[dict[str, Any]]) -> Optimizer:
         optimizer = construct("optimizer_args", cls, some_groups, {"lr": rate, **choice.arguments})
+        if not isinstance(optimizer, Optimizer):
+            raise ConfigError("optimizer_type", choice.path, "is no optimizer of torch; name a class that is one")
         train_mode(optimizer)
         keep_number_formats(optimizer)
         return optimizer

@@ -63,7 +63,7 @@ class SplitOptimizer(Optimizer):
         self._share_state()
         if stepping.is_fused:
             for part in self.parts:
-                for parameter in part.parameters:
+                for parameter in filter(lambda p: p.requires_grad, part.parameters):
                     parameter.register_post_accumulate_grad_hook(partial(self._gradient_came, part))
 
     @property

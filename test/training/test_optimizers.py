@@ -21,6 +21,11 @@ from sd_scripts.training.optimizers import (
 ADAPTIVE = [known.name for known in OPTIMIZERS.values() if known.is_adaptive]
 
 
+class Thing:
+    def __init__(self, params, lr):
+        pass
+
+
 def optimizer_options(name=None, arguments=None, **options):
     options.setdefault("learning_rate", 1.0 if name in ADAPTIVE else 1e-3)
     return Optimizer(optimizer_type=name, optimizer_args=arguments, **options)
@@ -213,6 +218,7 @@ def test_modes_are_no_ops_for_other_optimizers():
         (optimizer_options("AdamW", ["weight_deca=0.1"]), "optimizer_args", 'did you mean "weight_decay"'),
         (optimizer_options("AdamW", ["weight_decay=-1"]), "optimizer_args", "Invalid weight_decay"),
         (optimizer_options("AdamW", ["lr=1e-3"]), "optimizer_args", "set by learning_rate"),
+        (optimizer_options("test.training.test_optimizers.Thing"), "optimizer_type", "is no optimizer of torch"),
         (optimizer_options("AdamW", use_8bit_adam=True), "use_8bit_adam", "excludes optimizer_type"),
         (optimizer_options("Prodigy", learning_rate=0.0), "optimizer_args", "Invalid learning rate: 0"),
     ],

@@ -103,8 +103,8 @@ def test_learning_in_bfloat16_comes_close_to_float32(name, is_fused):
     arguments = ["relative_step=False", "scale_parameter=False"] if name == "AdaFactor" else None
     options = {"rate": 3e-4, "arguments": arguments}
     start = loss_of(Blocks()).item()
-    exact = loss_of(bf16_run(name, 60, rounding_seed=None, net=Blocks(), **options)[0]).item()
-    near = loss_of(bf16_run(name, 60, rounding_seed=1, is_fused=is_fused, **options)[0]).item()
+    exact = loss_of(bf16_run(name, 25, rounding_seed=None, net=Blocks(), **options)[0]).item()
+    near = loss_of(bf16_run(name, 25, rounding_seed=1, is_fused=is_fused, **options)[0]).item()
     assert exact < start
     assert near - exact < 0.25 * (start - exact)
 
