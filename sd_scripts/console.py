@@ -9,6 +9,7 @@ from contextlib import contextmanager
 
 from sd_scripts.errors import ConfigError
 from sd_scripts.options.output import Logging
+from sd_scripts.training.progress import BarHandler, NowAndThen
 
 
 @contextmanager
@@ -38,9 +39,15 @@ def console(options: Logging, is_first: bool = True) -> Iterator[None]:
 
 def _handler(options: Logging, is_first: bool) -> logging.Handler:
     if options.console_log_file is None or not is_first:
-        return logging.StreamHandler(sys.stdout if options.console_log_simple else sys.stderr)
+        stream = sys.stdout if options.console_log_simple else sys.stderr
+        return BarHandler(stream) if stream.isatty() else _for_files(logging.StreamHandler(stream))
     try:
-        return logging.FileHandler(options.console_log_file, mode="w", encoding="utf-8")
+        return _for_files(logging.FileHandler(options.console_log_file, mode="w", encoding="utf-8"))
     except OSError as failure:
         reason = f"cannot be written ({failure.strerror or failure}); name a file in a folder that exists"
         raise ConfigError("console_log_file", options.console_log_file, reason) from failure
+
+
+def _for_files(handler: logging.Handler) -> logging.Handler:
+    handler.addFilter(NowAndThen())
+    return handler

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import sys
+import traceback
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -38,6 +39,13 @@ def main(script: str, arguments: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         print("interrupted", file=sys.stderr)
         return 130
+    except Exception as failure:  # noqa: BLE001 - a fault of ours: everything for a report, and then one line like any other's
+        traceback.print_exc()
+        reason = (str(failure) or "no message").splitlines()[0]
+        print(
+            f"error: {type(failure).__name__}: {reason} (this is a fault of the program)", file=sys.stderr, flush=True
+        )
+        return 1
 
 
 def train(recipe: Recipe, options: TrainingOptions, known_problems: Sequence[Problem] = ()) -> int:
@@ -67,7 +75,7 @@ def _train(recipe: Recipe, options: TrainingOptions, known_problems: Sequence[Pr
         raise
     # Threads that spin while they wait make a CPU run dozens of times slower as soon as anything else uses the cores.
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
-    from sd_scripts.training.setup import run_plan
+    from sd_scripts.training.session import run_plan
 
     run_plan(recipe, plan)
 

@@ -17,6 +17,7 @@ from sd_scripts.options.problems import CheckFailed, Problem, as_problem, error,
 from sd_scripts.options.recipes import FullModelTraining, Recipe, TrainingOptions
 from sd_scripts.options.rules import check_options
 from sd_scripts.options.sizes import divisor_of
+from sd_scripts.training.state_folder import find_state, read_position
 from sd_scripts.training.steps import Steps, count_steps
 
 if TYPE_CHECKING:
@@ -70,10 +71,10 @@ class Plan:
         if self.errors:
             raise CheckFailed(self.errors)
 
-    def steps_for(self, world_size: int) -> Steps:
-        """Steps with so many processes."""
+    def steps_for(self, world_size: int, resumed_at: int = 0) -> Steps:
+        """Steps with so many processes, for a run that goes on from a state of so many steps."""
         assert self.data is not None
-        return count_steps(self.options, self.data.batches_per_epoch(world_size))
+        return count_steps(self.options, self.data.batches_per_epoch(world_size), resumed_at)
 
     def summary(self) -> dict[str, Any]:
         """The plan as plain values, for JSON."""
@@ -119,7 +120,7 @@ def make_plan(
     problems += found
     steps = None
     if data is not None and (batches := data.batches_per_epoch(world_size)) > 0:
-        steps = count_steps(options, batches)
+        steps = count_steps(options, batches, _resumed_at(options))
     trained, found = _look_at_trained(options, model if recipe.available else None, families)
     problems += found
     return Plan(
@@ -134,13 +135,23 @@ def make_plan(
     )
 
 
+def _resumed_at(options: TrainingOptions) -> int:
+    """Steps of the state that the run goes on from, where it lies on this machine."""
+    if options.resume is None or find_state(Path(options.resume)) is None:
+        return 0
+    try:
+        return read_position(Path(options.resume)).step
+    except UserError:  # told when it is read
+        return 0
+
+
 def _sorted(problems: list[Problem]) -> list[Problem]:
     order = {"error": 0, "warning": 1, "note": 2}
     return sorted(dict.fromkeys(problems), key=lambda problem: order[problem.level])
 
 
 def _look_at_model(recipe: Recipe, options: TrainingOptions) -> tuple[CheckpointInfo | None, list[Problem]]:
-    from sd_scripts.models.detect import inspect, require_architecture
+    from sd_scripts.models.detect import inspect, require_architecture, with_separate_files
 
     if options.pretrained_model_name_or_path is None:
         return None, []
@@ -152,25 +163,18 @@ def _look_at_model(recipe: Recipe, options: TrainingOptions) -> tuple[Checkpoint
     except UserError as failure:
         return None, [error(name, str(failure))]
     problems = []
+    try:
+        info = with_separate_files(info, options)
+    except UserError as failure:
+        option = getattr(failure, "option", None) or name
+        problems.append(error(option, getattr(failure, "reason", str(failure))))
     if options.v2 and info.architecture != "sd2":
         problems.append(error("v2", f"{info.path.name} is {info.label}", "leave v2 out"))
     if options.v_parameterization and info.architecture == "sd1":
         problems.append(
             note("v_parameterization", "few SD 1.x models predict velocity", "make sure that this one does")
         )
-    if options.vae is not None:
-        problems += _look_at_vae(Path(options.vae))
     return info, problems
-
-
-def _look_at_vae(path: Path) -> list[Problem]:
-    from sd_scripts.models.vae_files import inspect_vae
-
-    try:
-        inspect_vae(path)
-    except UserError as failure:
-        return [error(getattr(failure, "option", None) or "vae", getattr(failure, "reason", str(failure)))]
-    return []
 
 
 def _look_at_data(
@@ -240,13 +244,11 @@ def _trained_by_adapter(options: Network, model: CheckpointInfo | None) -> tuple
     counts = model.adapter_module_counts(settings.rank, settings.conv_rank)
     return tuple(
         Trained(rate.part, rate.label, *(counts[rate.part] if rate.lr is not None else (0, 0)), rate.lr, rate.reason)
-        for rate in part_rates(tuple(counts), options)
+        for rate in part_rates([model.family.part(name) for name in counts], options)
     )
 
 
 def _trained_in_full(options: FullModelTraining, model: CheckpointInfo | None) -> tuple[Trained, ...]:
-    from sd_scripts.adapters.settings import part_label
-
     if model is None:
         return ()
     trained = []
@@ -264,7 +266,7 @@ def _trained_in_full(options: FullModelTraining, model: CheckpointInfo | None) -
         trained.append(
             Trained(
                 part,
-                part_label(part),
+                model.family.part(part).label,
                 modules if is_trained else 0,
                 parameters if is_trained else 0,
                 rate if is_trained else None,

@@ -93,13 +93,17 @@ class Loader:
         """Batches that this process gets in an epoch; the same for all processes and epochs."""
         return self._plan.batches_per_epoch(self._world_size)
 
-    def epoch(self, epoch: int, *, skip_batches: int = 0) -> Iterator[Batch]:
+    def epoch(self, epoch: int, *, skip_batches: int = 0, stop: int | None = None, stride: int = 1) -> Iterator[Batch]:
         """This process's batches of an epoch (counted from 0), without the first `skip_batches`.
+
+        Args:
+            stop: the batch to end before.
+            stride: 3 for every third one.
 
         Raises:
             UserError: a picture or cache file cannot be read, or loader processes die again and again.
         """
-        parts = self._epoch_parts(epoch)[skip_batches:]
+        parts = self._epoch_parts(epoch)[skip_batches:stop:stride]
         asked = time.perf_counter()
         made = self._results([key for key, _ in parts])
         for _, share in parts:

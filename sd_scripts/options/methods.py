@@ -73,23 +73,22 @@ class Network(Options):
         ge=1,
         unit="epochs",
         level="expert",
-        available=False,
-        help="Start counting at this epoch; 1 is the first. Overrides where a resumed state stood.",
+        help="Begin with this epoch, 1 being the first: steps, pictures and the learning rate are those that it has in a "
+        "run from the start. Overrides where a resumed state stood.",
     )
     initial_step: int | None = option(
         None,
         ge=0,
         unit="steps",
         level="expert",
-        available=False,
-        help="Start counting at this step. Decides over the first epoch above; must be below the length of the run.",
+        help="Begin after so many steps, in the same way. Decides over the first epoch above; must be below the length of "
+        "the run.",
     )
     skip_until_initial_step: bool = option(
         False,
         level="expert",
-        available=False,
         only_with={"initial_step": SET},
-        help="Pass over the pictures that the steps before the first one would have used.",
+        help="Pass over the pictures that the steps before would have used. This is always done, and takes no time.",
     )
     learning_rate: float = option(
         1e-4,

@@ -71,6 +71,20 @@ class Saving(Options):
     save_state: bool = option(False, help="With each file also write all that is needed to go on exactly from there.")
     save_state_on_train_end: bool = option(False, help="Write that state at the end of the run only.")
     resume: str | None = option(None, path="folder", help="A state folder to go on from.")
+    resume_length: Literal["total", "additional"] = option(
+        "total",
+        label="Length counts",
+        level="expert",
+        only_with={"resume": SET},
+        help="What epochs and steps count after a resume: all since the very first start, or those that are added now.",
+    )
+    on_save_error: Literal["continue", "stop"] = option(
+        "continue",
+        label="When a file cannot be written",
+        level="expert",
+        help="Go on with training, or stop, when the disk is full in the middle of a run. Older files stay whole either "
+        "way, and a run whose last file cannot be written always ends with an error.",
+    )
 
 
 class Samples(Options):
@@ -138,17 +152,13 @@ class Logging(Options):
         None,
         level="expert",
         path="file",
-        available=False,
         help="A TOML file with further settings for TensorBoard or Weights & Biases.",
     )
-    log_config: bool = option(
-        False, level="expert", available=False, help="Log the settings of the run too, without paths and secrets."
-    )
+    log_config: bool = option(False, level="expert", help="Log the settings of the run too, without paths and secrets.")
     wandb_run_name: str | None = option(
         None,
         level="expert",
         only_with={"log_with": ("wandb", "all")},
-        available=False,
         help="Name of the run at Weights & Biases; unset: one is made up there.",
     )
     wandb_api_key: str | None = option(
@@ -156,7 +166,6 @@ class Logging(Options):
         level="expert",
         secret=True,
         only_with={"log_with": ("wandb", "all")},
-        available=False,
         help="Key of your account at Weights & Biases. Logging in once with their program is safer.",
     )
     run_dir: str | None = option(
@@ -218,7 +227,6 @@ class Hub(Options):
         None,
         label="Repository",
         level="expert",
-        available=False,
         help="Where to upload every finished file, as owner/name. Unset: nothing is uploaded.",
     )
     huggingface_repo_type: Literal["model", "dataset", "space"] | None = option(
@@ -226,7 +234,6 @@ class Hub(Options):
         label="Kind of repository",
         level="expert",
         only_with={"huggingface_repo_id": SET},
-        available=False,
         help="What kind of repository it is; unset: a model.",
     )
     huggingface_path_in_repo: str | None = option(
@@ -234,7 +241,6 @@ class Hub(Options):
         label="Folder in it",
         level="expert",
         only_with={"huggingface_repo_id": SET},
-        available=False,
         help="The folder of the repository that gets the files; unset: its top.",
     )
     huggingface_token: str | None = option(
@@ -242,7 +248,6 @@ class Hub(Options):
         label="Access token",
         level="expert",
         secret=True,
-        available=False,
         help="A token that may write there. Logging in once with the hub's own program is safer.",
     )
     huggingface_repo_visibility: Literal["private", "public"] | None = option(
@@ -250,7 +255,6 @@ class Hub(Options):
         label="Visibility",
         level="expert",
         only_with={"huggingface_repo_id": SET},
-        available=False,
         help="Who sees the repository, if it has to be made; unset: only you.",
     )
     async_upload: bool = option(
@@ -258,7 +262,6 @@ class Hub(Options):
         label="Upload beside the training",
         level="expert",
         only_with={"huggingface_repo_id": SET},
-        available=False,
         help="Go on with training while a file is uploaded. The last one is always waited for.",
     )
     save_state_to_huggingface: bool = option(
@@ -266,7 +269,6 @@ class Hub(Options):
         label="Upload states too",
         level="expert",
         only_with={"huggingface_repo_id": SET},
-        available=False,
         help="Upload the states too; each is several times as large as the file.",
     )
     resume_from_huggingface: bool = option(
@@ -274,6 +276,5 @@ class Hub(Options):
         label="Resume from the hub",
         level="expert",
         only_with={"resume": SET},
-        available=False,
         help="Take the state to resume from the hub; it is then named owner/name/folder:revision:kind.",
     )

@@ -22,6 +22,15 @@ class Length(Options):
     gradient_accumulation_steps: int = option(
         1, ge=1, help="Batches collected into one optimizer step: works like a larger batch, without its memory."
     )
+    max_nan_steps: int = option(
+        0,
+        ge=0,
+        unit="steps",
+        level="expert",
+        label="Steps to skip",
+        help="Leave out so many steps whose loss or gradients are not finite, and stop only then. Costs a little time in "
+        "each step; 0 stops at the first.",
+    )
     seed: int | None = option(
         None, ge=0, le=2**63 - 1, help="The same seed gives the same training. Unset: one is drawn and recorded."
     )

@@ -15,7 +15,6 @@ class Validation(Options):
         ge=0,
         le=1,
         label="Held out",
-        available=False,
         help="Share of the pictures that is not trained on but measured; 0 is none. A loss that rises on them shows "
         "that the model learns the others by heart.",
     )
@@ -25,7 +24,6 @@ class Validation(Options):
         le=2**63 - 1,
         level="expert",
         only_with={"validation_split": SET},
-        available=False,
         help="Decides which pictures are held out and with which noise they are measured; unset: the seed of the run.",
     )
     validate_every_n_epochs: Interval | None = option(
@@ -33,7 +31,6 @@ class Validation(Options):
         unit="epochs",
         level="expert",
         only_with={"validation_split": SET},
-        available=False,
         help="Measure after every n-th epoch; unset: after each.",
     )
     validate_every_n_steps: Interval | None = option(
@@ -41,7 +38,6 @@ class Validation(Options):
         unit="steps",
         level="expert",
         only_with={"validation_split": SET},
-        available=False,
         help="Also measure after every n-th step; 0 is never.",
     )
     max_validation_steps: int | None = option(
@@ -50,6 +46,5 @@ class Validation(Options):
         unit="batches",
         level="expert",
         only_with={"validation_split": SET},
-        available=False,
         help="Measure on at most so many batches; unset: on all.",
     )

@@ -2,9 +2,12 @@
 
 phase       phase, done?, total?              what is being prepared, and how far it is
 start       total_steps, total_epochs, first_step
-step        step, epoch, loss, average_loss, lr {part: rate}, data_wait (share of time), seconds_per_step
+step        step, epoch, loss, average_loss, lr {part: rate}, data_wait (share of time), seconds_per_step, memory_bytes,
+            gradient_norm?
+validation  step, epoch, loss (on held-out pictures), by_timestep {timestep: loss}
 sample      step, epoch, index, prompt, seed, path
 checkpoint  kind ("model" | "state"), step, epoch, path, bytes
+upload      path, repository
 warning     message
 end         state ("done" | "stopped" | "failed"), message, step
 """

@@ -28,10 +28,7 @@ def fit(run: Run) -> Literal["done", "stopped"]:
         epoch = run.steps.epoch_of(run.step)
         batches = run.loader.epoch(epoch, skip_batches=run.steps.batches_before(run.step))
         for group in grouped(batches, run.steps.accumulation):
-            loss = optimizer_step(run, epoch, group)
-            run.step += 1
-            run.report.step(run.step, epoch + 1, loss, run.learning_rates())
-            run.between_steps()
+            optimizer_step(run, epoch, group)
             if run.step >= run.steps.total or run.is_stopped:
                 break
         if run.step % run.steps.per_epoch == 0:
@@ -40,8 +37,8 @@ def fit(run: Run) -> Literal["done", "stopped"]:
     return "stopped" if run.is_stopped else "done"
 
 
-def optimizer_step(run: Run, epoch: int, group: list[Batch]) -> Tensor:
-    """One optimizer step on the batches of a group; their mean loss, still on the device."""
+def optimizer_step(run: Run, epoch: int, group: list[Batch]) -> None:
+    """One optimizer step on the batches of a group, and what is due after it."""
     run.method.set_training()
     losses = []
     for position, batch in enumerate(group):
@@ -60,8 +57,11 @@ def optimizer_step(run: Run, epoch: int, group: list[Batch]) -> Tensor:
             f"{' and '.join(silent)}: the first backward pass left no gradient, so nothing would be learnt; "
             "check mixed_precision and the network's arguments"
         )
-    if run.options.max_grad_norm and not is_stepped:
-        run.accelerator.clip_grad_norm_(run.parameters, run.options.max_grad_norm)
+    numbers = run.numbers(loss, None if is_stepped else gradient_norm(run), group)
+    if run.guard is not None and not run.guard.accepts(numbers):
+        run.optimizer.zero_grad(set_to_none=True)
+        run.after_skipped_step(numbers)
+        return
     run.optimizer.step()
     if not run.optimizer.step_was_skipped:  # fp16: the scaler found an overflow and lowers its scale instead
         advance(run.scheduler, loss)
@@ -69,7 +69,16 @@ def optimizer_step(run: Run, epoch: int, group: list[Batch]) -> Tensor:
     run.report.extra(run.method.after_step())
     if run.ema is not None:
         run.ema.update()
-    return loss
+    run.after_step(numbers)
+
+
+def gradient_norm(run: Run) -> Tensor | None:
+    """Length of all gradients together, which are cut to the greatest that is allowed; still on the device."""
+    if run.options.max_grad_norm:
+        return run.accelerator.clip_grad_norm_(run.parameters, run.options.max_grad_norm)
+    if run.accelerator.scaler is not None:  # they are still scaled
+        return None
+    return torch.nn.utils.get_total_norm([p.grad for p in run.parameters if p.grad is not None])
 
 
 def mean_over_processes(run: Run, loss: Tensor) -> Tensor:

@@ -1,5 +1,4 @@
-"""What a run tells the world: events, status, TensorBoard, and lines on the console that also read well in a log
-file."""
+"""What a run tells the world: events, status, curves, and lines on the console that also read well in a log file."""
 
 from __future__ import annotations
 
@@ -7,35 +6,62 @@ import logging
 import math
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import psutil
 import torch
 from torch import Tensor
 
-from sd_scripts.errors import UserError
+from sd_scripts.training.disk import size_text
 from sd_scripts.training.events import EventWriter
+from sd_scripts.training.guards import NotFinite, what_is_wrong
 from sd_scripts.training.loss_average import LossAverage
+from sd_scripts.training.progress import FIELD, Progress
 from sd_scripts.training.run_folder import RunFolder, State, Status
+from sd_scripts.training.tracking import Boards
 
 if TYPE_CHECKING:
-    from torch.utils.tensorboard import SummaryWriter
-
     from sd_scripts.training.steps import Steps
 
 logger = logging.getLogger(__name__)
 
 SECONDS_BETWEEN_FETCHES = 0.5  # losses leave the device in bulk: waiting for one in every step would idle a GPU
-SECONDS_BETWEEN_LINES = 5.0
+NOT_KNOWN = math.nan
+
+
+@dataclass
+class StepNumbers:
+    """What a step left behind; tensors are still on their device.
+
+    Attributes:
+        gradient_norm: before it is cut to length; None where nobody works it out.
+        latents_are_finite: of pictures encoded in this step; None where they come from a cache.
+        pictures: names of the step's pictures in this process.
+        rates: as they acted, by group. `own_rates`: those of the settings, where the optimizer finds its own.
+    """
+
+    step: int
+    epoch: int
+    loss: Tensor
+    gradient_norm: Tensor | None = None
+    latents_are_finite: Tensor | None = None
+    pictures: tuple[str, ...] = ()
+    rates: dict[str, float] = field(default_factory=dict)
+    own_rates: dict[str, float] | None = None
+
+    def stacked(self) -> Tensor:
+        """Loss, gradient norm, and 1 where the latents are finite, as one tensor."""
+        unknown = torch.full_like(self.loss, NOT_KNOWN)
+        norm = unknown if self.gradient_norm is None else self.gradient_norm.to(self.loss)
+        finite = unknown if self.latents_are_finite is None else self.latents_are_finite.to(self.loss)
+        return torch.stack([self.loss, norm, finite])
 
 
 @dataclass
 class _Pending:
-    step: int
-    epoch: int
-    loss: Tensor
-    rates: dict[str, float]
+    numbers: StepNumbers
     finished: float  # time.monotonic()
     waited: float  # seconds spent waiting for data, in all
 
@@ -43,22 +69,24 @@ class _Pending:
 class Report:
     """Takes what happens and passes it on. Processes other than the first hold one without a folder, which says nothing.
 
-    Args:
-        board: TensorBoard's writer.
+    Attributes:
+        last_checkpoint: the newest file with weights.
     """
 
-    def __init__(self, folder: RunFolder | None, status: Status, board: SummaryWriter | None = None):
+    def __init__(self, folder: RunFolder | None, status: Status, boards: Boards | None = None):
         self.folder = folder
         self.status = status
-        self._board = board
+        self.last_checkpoint: Path | None = None
+        self._boards = boards or Boards()
         self._events = EventWriter(folder.events) if folder else None
         self._pending: list[_Pending] = []
         self._extras: list[tuple[int, dict[str, Tensor]]] = []
-        self._last_fetch = self._last_line = self._last_step_time = time.monotonic()
+        self._last_fetch = self._last_step_time = time.monotonic()
         self._last_waited = 0.0
         self._average = LossAverage(1)
         self._steps: Steps | None = None
         self._waited: Callable[[], float] = float
+        self._seconds = 0.0  # of a step, smoothed
 
     def phase(self, name: str, done: int | None = None, total: int | None = None) -> None:
         """Something is being prepared; with numbers: how far it is."""
@@ -84,78 +112,90 @@ class Report:
             total_steps=self._steps.total, total_epochs=self._steps.epochs,
         )  # fmt: skip
 
-    def step(self, step: int, epoch: int, loss: Tensor, rates: Mapping[str, float]) -> None:
-        """A step is done; its loss is still on the device and is fetched with others later."""
+    def step(self, numbers: StepNumbers) -> None:
+        """A step is done; its numbers are still on the device and are fetched with others later."""
         now = time.monotonic()
-        self._pending.append(_Pending(step, epoch, loss, dict(rates), now, self._waited()))
-        is_last = self._steps is not None and step == self._steps.total
+        self._pending.append(_Pending(numbers, now, self._waited()))
+        is_last = self._steps is not None and numbers.step == self._steps.total
         if is_last or now - self._last_fetch >= SECONDS_BETWEEN_FETCHES:
             self.fetch()
 
     def extra(self, values: Mapping[str, Tensor]) -> None:
-        """More scalars of the step under way, for TensorBoard."""
-        if values and self._board:
+        """More scalars of the step under way, for the curves."""
+        if values and self._boards:
             self._extras.append((self.status.step + len(self._pending) + 1, dict(values)))
 
     def fetch(self) -> None:
-        """Fetch all pending losses at once and report them.
+        """Fetch all pending numbers at once and report them.
 
         Raises:
-            UserError: a loss is not a number.
+            NotFinite: a loss, or latents, are no numbers.
         """
         if not self._pending:
             return
-        losses = torch.stack([pending.loss for pending in self._pending]).tolist()
-        for pending, loss in zip(self._pending, losses, strict=True):
-            if not math.isfinite(loss):
-                raise UserError(
-                    f"the loss of step {pending.step} is {loss}: training stopped; lower the learning rate, use "
-                    f"bf16 instead of "
-                    "fp16, or go on from an earlier file"
-                )
-            self._report_step(pending, loss)
-        self._set_status(step=self._pending[-1].step, epoch=self._pending[-1].epoch)
-        self._pending.clear()
+        pending, self._pending = self._pending, []
+        rows = torch.stack([one.numbers.stacked() for one in pending]).tolist()
+        for one, (loss, norm, finite) in zip(pending, rows, strict=True):
+            if not math.isfinite(loss) or finite == 0:
+                raise NotFinite(what_is_wrong(one.numbers))
+            self._report_step(one, loss, norm)
+        self._set_status(step=pending[-1].numbers.step, epoch=pending[-1].numbers.epoch)
         for number, values in self._extras:
-            for name, value in values.items():
-                self._board.add_scalar(name, value.item(), number)
+            self._boards.scalars({name: value.item() for name, value in values.items()}, number)
         self._extras.clear()
         self._last_fetch = time.monotonic()
 
-    def _report_step(self, pending: _Pending, loss: float) -> None:
+    def _report_step(self, pending: _Pending, loss: float, norm: float) -> None:
+        numbers = pending.numbers
         average = self._average.add(loss)
         seconds = max(pending.finished - self._last_step_time, 1e-9)
         wait = min(1.0, max(0.0, pending.waited - self._last_waited) / seconds)
         self._last_step_time, self._last_waited = pending.finished, pending.waited
+        self._seconds = seconds if not self._seconds else 0.9 * self._seconds + 0.1 * seconds
+        more = {} if math.isnan(norm) else {"gradient_norm": norm}
+        memory = memory_in_use() if self.folder is not None else None
         self._write(
-            "step", step=pending.step, epoch=pending.epoch, loss=loss, average_loss=average, lr=pending.rates,
-            data_wait=round(wait, 4), seconds_per_step=round(seconds, 4),
+            "step", step=numbers.step, epoch=numbers.epoch, loss=loss, average_loss=average, lr=numbers.rates,
+            data_wait=round(wait, 4), seconds_per_step=round(seconds, 4), memory_bytes=memory, **more,
         )  # fmt: skip
-        if self._board:
-            self._board.add_scalar("loss/current", loss, pending.step)
-            self._board.add_scalar("loss/average", average, pending.step)
-            for name, rate in pending.rates.items():
-                self._board.add_scalar(f"lr/{name}", rate, pending.step)
-        self._line(pending, average, seconds)
+        if self._boards:
+            self._boards.scalars(curves(numbers, loss, average, norm, seconds, wait, memory), numbers.step)
+        self._line(numbers, average, wait, memory)
 
-    def _line(self, pending: _Pending, average: float, seconds: float) -> None:
-        total = self._steps.total if self._steps else 0
-        if pending.step != total and pending.finished - self._last_line < SECONDS_BETWEEN_LINES:
+    def _line(self, numbers: StepNumbers, average: float, wait: float, memory: int | None) -> None:
+        if self._steps is None or self.folder is None:
             return
-        self._last_line = pending.finished
-        rates = ", ".join(f"{name} {rate:.3g}" for name, rate in pending.rates.items())
-        logger.info(
-            "step %d/%d, epoch %d/%d, average loss %.4f, %.3g s/step, lr %s",
-            pending.step, total, pending.epoch, self._steps.epochs if self._steps else 0, average, seconds, rates,
+        progress = Progress(
+            numbers.step, self._steps.total, numbers.epoch, self._steps.epochs, average, self._seconds, wait,
+            numbers.rates, memory,
         )  # fmt: skip
+        logger.info("%s", progress, extra={FIELD: progress})
+
+    def validation(self, step: int, epoch: int, loss: float, by_timestep: Mapping[int, float]) -> None:
+        """The loss on held-out pictures was measured."""
+        logger.info("validation after step %d: loss %.4f", step, loss)
+        self._write(
+            "validation", step=step, epoch=epoch, loss=loss, by_timestep={str(t): one for t, one in by_timestep.items()}
+        )
+        curve = {"loss/validation/average": loss}
+        curve |= {f"loss/validation/timestep_{timestep}": one for timestep, one in by_timestep.items()}
+        if not math.isnan(self._average.value):
+            curve["loss/validation/divergence"] = loss - self._average.value
+        self._boards.scalars(curve, step)
 
     def sample(self, step: int, epoch: int, index: int, prompt: str, seed: int, path: Path) -> None:
         self._write("sample", step=step, epoch=epoch, index=index, prompt=prompt, seed=seed, path=str(path.resolve()))
 
     def checkpoint(self, kind: str, step: int, epoch: int, path: Path) -> None:
         size = sum(file.stat().st_size for file in path.rglob("*")) if path.is_dir() else path.stat().st_size
-        logger.info("saved %s (%.1f MB)", path, size / 1e6)
+        logger.info("saved %s (%s)", path, size_text(size))
         self._write("checkpoint", kind=kind, step=step, epoch=epoch, path=str(path.resolve()), bytes=size)
+        if kind == "model":
+            self.last_checkpoint = path
+
+    def uploaded(self, path: Path, repository: str) -> None:
+        logger.info("uploaded %s to %s", path.name, repository)
+        self._write("upload", path=str(path.resolve()), repository=repository)
 
     def warning(self, message: str) -> None:
         logger.warning("%s", message)
@@ -167,8 +207,7 @@ class Report:
         if self._events:
             self._events.close()
             self._events = None
-        if self._board:
-            self._board.close()
+        self._boards.close()
 
     def _write(self, type: str, **fields: object) -> None:
         if self._events:
@@ -178,3 +217,26 @@ class Report:
         self.status = replace(self.status, **changes)
         if self.folder:
             self.folder.write_status(self.status)
+
+
+def curves(
+    numbers: StepNumbers, loss: float, average: float, norm: float, seconds: float, wait: float, memory: int | None
+) -> dict[str, float]:
+    """A step's numbers under the names of curves."""
+    found = {"loss/current": loss, "loss/average": average}
+    found |= {f"lr/{name}": rate for name, rate in (numbers.own_rates or numbers.rates).items()}
+    if numbers.own_rates is not None:
+        found |= {f"lr/d*lr/{name}": rate for name, rate in numbers.rates.items()}
+    if not math.isnan(norm):
+        found["norm/gradient"] = norm
+    found |= {"speed/steps_per_second": 1 / seconds, "speed/data_wait": wait}
+    if memory is not None:
+        found["memory/GiB"] = memory / 2**30
+    return found
+
+
+def memory_in_use() -> int:
+    """Bytes: the most that the GPU held since the start, or without one what this process holds in main memory."""
+    if torch.cuda.is_available():
+        return torch.cuda.max_memory_allocated()
+    return psutil.Process().memory_info().rss

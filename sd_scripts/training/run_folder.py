@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Literal
 
 State = Literal["queued", "starting", "running", "saving", "done", "stopped", "failed"]
-Request = Literal["stop", "save", "sample"]
+Request = Literal["stop", "stop_after_save", "save", "sample"]
 
 
 @dataclass(frozen=True)

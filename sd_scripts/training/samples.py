@@ -8,9 +8,11 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING
 
-from sd_scripts.errors import UserError
+import torch
+
 from sd_scripts.options.output import Samples
 from sd_scripts.seeds import seed_of
+from sd_scripts.training.guards import is_black
 from sd_scripts.training.report import Report
 from sd_scripts.training.saving import FileNames
 
@@ -67,9 +69,10 @@ class SampleDrawer:
             for index, prompt in enumerate(self._prompts):
                 try:
                     self._draw_one(mark, step, epoch, index, prompt)
-                except (UserError, RuntimeError, ValueError, OSError) as failure:
+                except Exception as failure:  # noqa: BLE001 - whatever it is: training is worth more than a picture
                     reason = str(failure).splitlines()[0] if str(failure) else type(failure).__name__
                     self._report.warning(f"sample {index} could not be drawn ({reason}); training goes on")
+                    empty_cache()
         self._report.phase("training")
 
     def _draw_one(self, mark: str, step: int, epoch: int, index: int, prompt: SamplePrompt) -> None:
@@ -91,3 +94,14 @@ class SampleDrawer:
         picture.save(temporary, format="PNG")
         temporary.replace(path)
         self._report.sample(step, epoch, index, prompt.prompt, seed, path)
+        if is_black(picture):
+            self._report.warning(
+                f"sample {index} is black: its values are no numbers, most likely because the VAE cannot compute in half "
+                "precision; set no_half_vae, or give another vae"
+            )
+
+
+def empty_cache() -> None:
+    """Give back what a failed picture has left on the GPU: training needs the room."""
+    if torch.cuda.is_available():
+        torch.cuda.empty_cache()

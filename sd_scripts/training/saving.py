@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+from sd_scripts.errors import UserError
 from sd_scripts.options.output import Saving
 from sd_scripts.training.steps import Steps, save_interval_epochs
 
@@ -50,6 +51,9 @@ class Saver:
     Args:
         write_model: writes the weights to a path.
         write_state: writes all that a resume needs to a folder.
+        write_final_model: the same for the last file of all.
+        on_failure: is told what could not be written before the end, where the run is to go on without it.
+        before_removal: is told what will be removed.
     """
 
     def __init__(
@@ -59,67 +63,97 @@ class Saver:
         names: FileNames,
         write_model: Callable[[Path], None],
         write_state: Callable[[Path], None],
+        *,
+        write_final_model: Callable[[Path], None] | None = None,
+        on_failure: Callable[[str], None] = lambda message: None,
+        before_removal: Callable[[Path], None] = lambda path: None,
     ):
         self._options = options
         self._steps = steps
         self._names = names
         self._write_model = write_model
         self._write_state = write_state
+        self._write_final_model = write_final_model or write_model
+        self._on_failure = on_failure
+        self._before_removal = before_removal
         self._every_epochs = save_interval_epochs(options, steps.epochs)
+        self.keeps_state_at_end = options.save_state or options.save_state_on_train_end
 
     def after_step(self, step: int) -> None:
         """`step` optimizer steps have been made, and more will come."""
         options = self._options
         if not options.save_every_n_steps or step % options.save_every_n_steps or step >= self._steps.total:
             return
-        self._write_model(self._names.step(step))
-        if options.save_state:
-            self._write_state(self._names.step_state(step))
-        self._remove_old_steps(step)
+        if self._write(self._names.step(step), self._names.step_state(step) if options.save_state else None):
+            self._remove_old_steps(step)
 
     def after_epoch(self, epoch: int) -> None:
         """`epoch` epochs have been made."""
         if not self._every_epochs or epoch % self._every_epochs or epoch >= self._steps.epochs:
             return
-        self._write_model(self._names.epoch(epoch))
-        if self._options.save_state:
-            self._write_state(self._names.epoch_state(epoch))
-        self._remove_old_epochs(epoch)
+        state = self._names.epoch_state(epoch) if self._options.save_state else None
+        if self._write(self._names.epoch(epoch), state):
+            self._remove_old_epochs(epoch)
 
     def at_end(self) -> None:
-        """The run is over or was stopped: the weights are always written."""
-        self._write_model(self._names.final())
-        if self._options.save_state or self._options.save_state_on_train_end:
+        """The run is over or was stopped: the weights are always written.
+
+        Raises:
+            UserError: they could not be.
+        """
+        self._write_final_model(self._names.final())
+        if self.keeps_state_at_end:
             self._write_state(self._names.final_state())
 
     def now(self, step: int) -> None:
         """Someone asked for the weights and the state as they are."""
-        self._write_model(self._names.step(step))
-        self._write_state(self._names.step_state(step))
+        self._write(self._names.step(step), self._names.step_state(step))
+
+    def rescue(self, step: int) -> Path:
+        """The run has failed: write the weights of its last step; where they are."""
+        self._write_model(path := self._names.step(step))
+        return path
+
+    def _write(self, model: Path, state: Path | None) -> bool:
+        """Whether all was written. If not, the run goes on or ends, as chosen; what is older stays."""
+        try:
+            self._write_model(model)
+            if state is not None:
+                self._write_state(state)
+        except UserError as failure:
+            if self._options.on_save_error == "stop":
+                raise
+            self._on_failure(f"{failure}; training goes on without it")
+            return False
+        return True
 
     def _remove_old_epochs(self, epoch: int) -> None:
         options, every = self._options, self._every_epochs
         if options.save_last_n_epochs and every:
             old = epoch - every * options.save_last_n_epochs
             if old > 0:
-                remove(self._names.epoch(old))
+                self._remove(self._names.epoch(old))
         last_states = options.save_last_n_epochs_state or options.save_last_n_epochs
         if options.save_state and last_states and every:
             old = epoch - every * last_states
             if old > 0:
-                remove(self._names.epoch_state(old))
+                self._remove(self._names.epoch_state(old))
 
     def _remove_old_steps(self, step: int) -> None:
         options = self._options
         if options.save_last_n_steps:
             old = oldest_step_to_remove(step, options.save_last_n_steps, options.save_every_n_steps or 1)
             if old > 0:
-                remove(self._names.step(old))
+                self._remove(self._names.step(old))
         last_states = options.save_last_n_steps_state or options.save_last_n_steps
         if options.save_state and last_states:
             old = oldest_step_to_remove(step, last_states, options.save_every_n_steps or 1)
             if old > 0:
-                remove(self._names.step_state(old))
+                self._remove(self._names.step_state(old))
+
+    def _remove(self, path: Path) -> None:
+        self._before_removal(path)
+        remove(path)
 
 
 def oldest_step_to_remove(step: int, keep_steps: int, every: int) -> int:

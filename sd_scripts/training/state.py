@@ -1,27 +1,32 @@
 """The training state on disk: all that is needed to go on exactly as if the run had never stopped.
 
     train_state.json   position and the settings that must not change
-    model.safetensors  trained weights   optimizer.bin  scheduler.bin  scaler.pt  ema.safetensors
+    model.safetensors  trained weights   optimizer.bin  scheduler.bin  scaler.pt  ema.bin
+    settings.toml  versions.txt  files.json   what it was made with
 
 Random numbers need no state: every draw is a function of seed, step and process.
 """
 
 from __future__ import annotations
 
-import json
 import os
 import pickle
+import re
 import shutil
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import psutil
 import torch
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 
 from sd_scripts.errors import UserError
+from sd_scripts.training.disk import CannotSave, bytes_of, require_space
 from sd_scripts.training.schedulers import load_schedule
+from sd_scripts.training.state_folder import SET_ASIDE, Position, find_state, write_position
+from sd_scripts.training.state_record import Record
 
 if TYPE_CHECKING:
     from torch import nn
@@ -37,17 +42,6 @@ DAMAGED = (
 
 
 @dataclass(frozen=True)
-class Position:
-    """Where a run stands, and what its future depends on."""
-
-    step: int
-    epoch: int
-    seed: int
-    batches_per_epoch: int
-    accumulation: int
-
-
-@dataclass(frozen=True)
 class Trained:
     """The objects whose state is kept."""
 
@@ -57,21 +51,36 @@ class Trained:
     scaler: Any | None
     ema: Ema | None
 
+    def bytes(self) -> int:
+        """What their state takes on disk."""
+        states = [self.optimizer.state_dict(), self.ema.state_dict() if self.ema is not None else {}]
+        return bytes_of(self.parameters) + bytes_of(states)
 
-def write_state(folder: Path, position: Position, trained: Trained) -> None:
-    """Write a state folder under a temporary name, then rename it; an older one of that name is replaced."""
+
+def write_state(folder: Path, position: Position, trained: Trained, record: Record) -> None:
+    """Write a state folder under a temporary name, then let it take the place of one that has its name.
+
+    At each moment there is a whole state that `find_state` knows by this name, once there was one.
+
+    Raises:
+        CannotSave: the disk is full or refuses; the older state is whole.
+    """
+    _remove_leftovers(folder)
+    require_space(folder, trained.bytes())
     temporary = folder.with_name(f"{folder.name}.{os.getpid()}.tmp")
-    shutil.rmtree(temporary, ignore_errors=True)
     try:
         temporary.mkdir(parents=True)
         _write_files(temporary, position, trained)
-        shutil.rmtree(folder, ignore_errors=True)
-        temporary.replace(folder)
+        record.write(temporary)
+        for file in temporary.iterdir():
+            _flush(file)
+        _take_place(temporary, folder)
     except (OSError, RuntimeError, SafetensorError) as failure:  # torch and safetensors have their own for a full disk
         shutil.rmtree(temporary, ignore_errors=True)
         reason = getattr(failure, "strerror", None) or str(failure).splitlines()[0]
-        raise UserError(
-            f"{folder}: the state cannot be written ({reason}); make room or choose another folder"
+        raise CannotSave(
+            f"{folder}: the state cannot be written ({reason}); make room or choose another folder; "
+            "a state of that name from before is unchanged"
         ) from failure
 
 
@@ -84,35 +93,34 @@ def _write_files(folder: Path, position: Position, trained: Trained) -> None:
         torch.save(trained.scaler.state_dict(), folder / "scaler.pt")
     if trained.ema is not None:
         torch.save(trained.ema.state_dict(), folder / "ema.bin")
-    content = {
-        "current_epoch": position.epoch,
-        "current_step": position.step,
-        "seed": position.seed,
-        "batches_per_epoch": position.batches_per_epoch,
-        "gradient_accumulation_steps": position.accumulation,
-    }
-    (folder / "train_state.json").write_text(json.dumps(content, indent=1), encoding="utf-8")
+    write_position(folder, position)
 
 
-def read_position(folder: Path) -> Position:
-    """Where the state was taken.
+def _flush(file: Path) -> None:
+    """Have the system write a file to the disk before its folder is renamed: else a power cut could leave it empty."""
+    with file.open("rb+") as opened:
+        os.fsync(opened.fileno())
 
-    Raises:
-        UserError: the folder is no state of ours.
-    """
-    try:
-        content = json.loads((folder / "train_state.json").read_text(encoding="utf-8"))
-        return Position(
-            step=int(content["current_step"]),
-            epoch=int(content["current_epoch"]),
-            seed=int(content["seed"]),
-            batches_per_epoch=int(content["batches_per_epoch"]),
-            accumulation=int(content["gradient_accumulation_steps"]),
-        )
-    except (OSError, ValueError, KeyError, TypeError) as failure:
-        raise UserError(
-            f"{folder}: not a training state that can be read ({failure}); name a folder that ends in -state"
-        ) from failure
+
+def _take_place(new: Path, folder: Path) -> None:
+    aside = folder.with_name(folder.name + SET_ASIDE)
+    if folder.exists():
+        shutil.rmtree(aside, ignore_errors=True)
+        folder.replace(aside)
+    new.replace(folder)
+    shutil.rmtree(aside, ignore_errors=True)
+
+
+def _remove_leftovers(folder: Path) -> None:
+    """Remove what writers of this state left that were killed at it."""
+    for left in folder.parent.glob(f"{_literal(folder.name)}.*.tmp"):
+        number = re.fullmatch(r"(\d+)\.tmp", left.name.removeprefix(f"{folder.name}."))
+        if number and (int(number[1]) == os.getpid() or not psutil.pid_exists(int(number[1]))):
+            shutil.rmtree(left, ignore_errors=True)
+
+
+def _literal(name: str) -> str:
+    return re.sub(r"([*?\[])", r"[\1]", name)
 
 
 def read_state(folder: Path, trained: Trained) -> None:
@@ -121,6 +129,7 @@ def read_state(folder: Path, trained: Trained) -> None:
     Raises:
         UserError: a file is missing or damaged, or belongs to another model, rank or optimizer.
     """
+    folder = find_state(folder) or folder
     try:
         weights = load_file(folder / "model.safetensors")
         _load_weights(folder, weights, trained.parameters)

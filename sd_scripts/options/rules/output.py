@@ -13,6 +13,7 @@ from sd_scripts.options.problems import Problem, error, note, warning
 from sd_scripts.options.rules.base import Families, Rule, all_are, named_file
 from sd_scripts.options.schema import specs
 from sd_scripts.options.validation import Validation
+from sd_scripts.training.state_folder import find_state
 
 FOLDERS = ("output_dir", "logging_dir", "run_dir")
 
@@ -80,9 +81,11 @@ def resume_folder_is_a_state(options: Saving) -> Iterator[Problem]:
     if options.resume is None or getattr(options, "resume_from_huggingface", False):
         return
     folder = Path(options.resume)
+    if find_state(folder) is not None:
+        return
     if not folder.is_dir():
         yield error("resume", f"{folder}: no such folder", "name a folder that ends in -state")
-    elif not (folder / "train_state.json").is_file():
+    else:
         yield error("resume", f"{folder}: not a state (no train_state.json)", "name a folder that ends in -state")
 
 
@@ -109,8 +112,8 @@ def run_folder_is_fresh(options: Logging) -> Iterator[Problem]:
 def trackers_are_installed(options: Logging) -> Iterator[Problem]:
     if options.log_with in ("tensorboard", "all") and importlib.util.find_spec("tensorboard") is None:
         yield error("log_with", "the package tensorboard is not installed", 'install it, or set log_with = "none"')
-    if options.log_with in ("wandb", "all"):
-        yield error("log_with", f"{options.log_with} is not yet available", 'set log_with = "tensorboard"')
+    if options.log_with in ("wandb", "all") and importlib.util.find_spec("wandb") is None:
+        yield error("log_with", "the package wandb is not installed", 'install it, or set log_with = "tensorboard"')
 
 
 def tracker_settings_are_read(options: Logging) -> Iterator[Problem]:
