@@ -45,7 +45,7 @@ def make_model(folder: Path) -> Path:
     from transformers import CLIPTextConfig, CLIPTextModel
 
     from sd_scripts.models.sd import SDSettings, StableDiffusion1
-    from sd_scripts.models.sd_files import write_configs
+    from sd_scripts.models.sd_files import write_all_but_weights
 
     with torch.device("meta"):
         networks = (
@@ -60,7 +60,7 @@ def make_model(folder: Path) -> Path:
         network.load_state_dict(weights, assign=True)
     model = StableDiffusion1(*networks, SDSettings())
     (folder / "configs").mkdir()
-    write_configs(folder / "configs", model)
+    write_all_but_weights(folder / "configs", model)
     path = folder / "sd15.safetensors"
     model.save(path, None, {})
     return path

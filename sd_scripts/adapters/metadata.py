@@ -12,7 +12,8 @@ from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path, PurePosixPath, PureWindowsPath
 
-from sd_scripts.adapters.modelspec import ModelIdentity, modelspec
+from sd_scripts.adapters.modelspec import modelspec
+from sd_scripts.models.family import ModelIdentity
 from sd_scripts.models.hashes import FileHashes
 from sd_scripts.options.network_arguments import split_items
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import base64
 import mimetypes
-from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 from typing import Literal
 
 from sd_scripts.errors import UserError
+from sd_scripts.models.family import ModelIdentity
 
 VERSION = "1.0.1"
 STABILITY = "https://github.com/Stability-AI/generative-models"
@@ -17,26 +17,6 @@ FREE_TEXTS = (  # written from the metadata_* option of the same name, when it i
     "author", "description", "license", "tags", "usage_hint", "merged_from", "trigger_phrase", "preprocessor",
     "is_negative_embedding",
 )  # fmt: skip
-
-
-@dataclass(frozen=True)
-class ModelIdentity:
-    """How files name a base model."""
-
-    base_version: str  # ss_base_model_version
-    architecture: str  # modelspec.architecture, without what was trained
-    is_v2: bool  # ss_v2
-    prediction: Literal["epsilon", "v"] | None
-    default_resolution: int  # px
-    implementation: str = "diffusers"  # of an adapter for it
-
-
-IDENTITIES = {  # (name of the architecture, whether it predicts velocity)
-    ("sd1", False): ModelIdentity("sd_v1", "stable-diffusion-v1", False, "epsilon", 512),
-    ("sd1", True): ModelIdentity("sd_v1_v", "stable-diffusion-v1", False, "v", 512),
-    ("sd2", False): ModelIdentity("sd_v2", "stable-diffusion-v2-512", True, "epsilon", 512),
-    ("sd2", True): ModelIdentity("sd_v2_v", "stable-diffusion-v2-768-v", True, "v", 768),
-}
 
 
 def modelspec(

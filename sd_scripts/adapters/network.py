@@ -77,7 +77,8 @@ class AdapterNetwork(nn.Module):
         """
         settings = adapter_settings(cfg)
         targets = tuple(architecture.adapter_targets())
-        rates = part_rates(tuple(dict.fromkeys(target.part for target in targets)), cfg)
+        parts = dict.fromkeys(target.part for target in targets)
+        rates = part_rates([architecture.family.part(name) for name in parts], cfg)
         if cfg.dim_from_weights and not cfg.network_weights:
             raise ConfigError("dim_from_weights", True, "needs network_weights, the file to take the ranks from")
         kind = settings.kind.load()

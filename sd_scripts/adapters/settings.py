@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from sd_scripts.adapters.kinds import Kind, find_kind
 from sd_scripts.errors import ConfigError
+from sd_scripts.models.family import Part
 from sd_scripts.options.families import FAMILIES
 from sd_scripts.options.network_arguments import current_name, item_problem, items_of, read_item, split_items
 
@@ -95,33 +96,22 @@ class PartRate:
     lr: float | None
     reason: str = ""
     is_left_out: bool = False  # by a "train … only" option: not even loaded from a file
-
-    @property
-    def label(self) -> str:
-        return part_label(self.part)
+    label: str = ""  # of the part, for people
 
 
-def part_label(part: str) -> str:
-    """The part in words: "U-Net", "text encoder", "text encoder 2"."""
-    if part == "unet":
-        return "U-Net"
-    number = part.removeprefix("te")
-    return "text encoder" if number in ("", "1") else f"text encoder {number}"
-
-
-def part_rates(parts: Sequence[str], cfg: Network) -> tuple[PartRate, ...]:
+def part_rates(parts: Sequence[Part], cfg: Network) -> tuple[PartRate, ...]:
     """The rate of each part: its own, else the base rate; 0 freezes it. ConfigError when nothing is left to train."""
     if cfg.network_train_unet_only and cfg.network_train_text_encoder_only:
         raise ConfigError(
             "network_train_unet_only", True, "cannot be combined with network_train_text_encoder_only; unset one"
         )
-    encoders = [part for part in parts if part != "unet"]
+    encoders = [part.name for part in parts if part.is_text_encoder]
     given = _encoder_rates(cfg.text_encoder_lr, len(encoders))
     rates = []
     for part in parts:
-        only = "network_train_text_encoder_only" if part == "unet" else "network_train_unet_only"
-        option = "unet_lr" if part == "unet" else "text_encoder_lr"
-        own = cfg.unet_lr if part == "unet" else given[encoders.index(part)]
+        only = "network_train_unet_only" if part.is_text_encoder else "network_train_text_encoder_only"
+        option = "text_encoder_lr" if part.is_text_encoder else "unet_lr"
+        own = given[encoders.index(part.name)] if part.is_text_encoder else cfg.unet_lr
         rates.append(_rate(part, only, bool(getattr(cfg, only)), option, own, cfg.learning_rate))
     if all(rate.lr is None for rate in rates):
         why = "; ".join(f"{rate.label}: {rate.reason}" for rate in rates)
@@ -129,13 +119,13 @@ def part_rates(parts: Sequence[str], cfg: Network) -> tuple[PartRate, ...]:
     return tuple(rates)
 
 
-def _rate(part: str, only: str, is_left_out: bool, option: str, own: float | None, base: float) -> PartRate:
+def _rate(part: Part, only: str, is_left_out: bool, option: str, own: float | None, base: float) -> PartRate:
     if is_left_out:
-        return PartRate(part, None, only, is_left_out=True)
+        return PartRate(part.name, None, only, is_left_out=True, label=part.label)
     lr = base if own is None else own
     if lr == 0:
-        return PartRate(part, None, f"{'learning_rate' if own is None else option} = 0")
-    return PartRate(part, lr)
+        return PartRate(part.name, None, f"{'learning_rate' if own is None else option} = 0", label=part.label)
+    return PartRate(part.name, lr, label=part.label)
 
 
 def _encoder_rates(value: Sequence[float] | float | None, encoders: int) -> list[float | None]:

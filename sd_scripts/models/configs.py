@@ -10,7 +10,6 @@ from sd_scripts.models.keymaps.core import Shape, count_indices
 from sd_scripts.models.keymaps.unet import UNetShape
 from sd_scripts.models.keymaps.vae import VAEShape
 
-SD_LATENT_CHANNELS = 4
 NORM_GROUPS = 32  # of the group norms of every real model; nothing in the weights tells
 CLIP_HEAD_WIDTH = 64
 SD1_HEADS = 8  # SD 1.x: as many heads everywhere; SD 2.x: heads of one width

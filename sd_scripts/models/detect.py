@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import difflib
-import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 
-from sd_scripts.errors import UserError
-from sd_scripts.models.configs import SD_LATENT_CHANNELS
-from sd_scripts.models.headers import Header, TensorInfo, read_header
+from sd_scripts.errors import ConfigError, UserError
+from sd_scripts.models.families import all_families
+from sd_scripts.models.family import ModelFamily, ModelFolder
+from sd_scripts.models.headers import TensorInfo, read_header
 from sd_scripts.models.keymaps.core import Shape
-from sd_scripts.models.keymaps.sd import FOLDERS, ReadPlan, plan_folder, plan_single_file
-from sd_scripts.models.probes import LABELS, identify
+from sd_scripts.models.layouts import ReadPlan, plan_file, plan_folder
+from sd_scripts.models.part_files import PartFile, by_file, inspect_part, read_headers, weight_files
+from sd_scripts.models.probes import identify, label_of
 from sd_scripts.models.targets import adapter_counts
 from sd_scripts.options.recipes import recipe_for
 
@@ -28,12 +29,12 @@ class CheckpointInfo:
     Attributes:
         path: the file or folder.
         format: "safetensors", "ckpt" or "diffusers".
-        architecture: "sd1", "sd2", "sdxl", "sd3", "flux", "chroma", "lumina", "anima", "hunyuan_image", "lora", "vae",
-            "text_encoder", "embedding", "controlnet" or "unknown".
+        architecture: a family's name, or another kind that `probes` knows, such as "lora" or "unknown".
         tensors: name to shape and format; names in a folder are `<subfolder>/<name>`.
         metadata: text pairs of a safetensors file.
         foreign: classes that a pickled file mentions besides torch's own.
-        files: for a folder, the weight files of each subfolder.
+        where: for a folder, the weight file that holds a tensor.
+        separate: parts that options take from elsewhere; see `with_separate_files`.
     """
 
     path: Path
@@ -42,37 +43,61 @@ class CheckpointInfo:
     tensors: Mapping[str, TensorInfo]
     metadata: Mapping[str, str]
     foreign: tuple[str, ...] = ()
-    files: Mapping[str, tuple[Path, ...]] | None = None
+    where: Mapping[str, Path] = field(default_factory=dict)
+    separate: Mapping[str, PartFile] = field(default_factory=dict)
 
     @property
     def label(self) -> str:
-        """The architecture's name for people."""
-        return LABELS[self.architecture]
+        """What it is, for people."""
+        return label_of(self.architecture)
+
+    @property
+    def family(self) -> ModelFamily:
+        """Only of a model."""
+        return all_families()[self.architecture]
 
     @cached_property
     def plan(self) -> ReadPlan:
-        """Which tensor goes where. Only for SD 1.x and 2.x."""
-        return (plan_folder if self.format == "diffusers" else plan_single_file)(self.tensors)
+        """Which tensor goes where. Only of a model."""
+        return (plan_folder if self.format == "diffusers" else plan_file)(self.family, self.tensors)
 
     @cached_property
-    def shapes(self) -> dict[str, dict[str, Shape]]:
-        """Part ("unet", "vae", "te1") to library tensor name to shape. Only for SD 1.x and 2.x."""
+    def parts(self) -> dict[str, PartFile]:
+        """Part ("unet", "vae", "te1") to where its weights lie; without those that are nowhere. Only of a model."""
+        found = {name: self._own_part(name) for name, sources in self.plan.parts.items() if sources} | dict(
+            self.separate
+        )
+        return {part.name: found[part.name] for part in self.family.parts if part.name in found}
+
+    @cached_property
+    def shapes(self) -> dict[str, Mapping[str, Shape]]:
+        """Part ("unet", "vae", "te1") to library tensor name to shape; empty for one that is nowhere. Only of a model."""
         return {
-            part: {name: source.shape(self.tensors[source.key].shape) for name, source in sources.items()}
-            for part, sources in self.plan.parts.items()
+            part.name: self.parts[part.name].shapes if part.name in self.parts else {} for part in self.family.parts
         }
+
+    @property
+    def predicts_v(self) -> bool:
+        """Whether the file says that the model predicts velocity. Few files say what they predict."""
+        return self.architecture in all_families() and self.family.predicts_v(self.tensors)
 
     def parameters(self) -> dict[str, int]:
-        """Numbers in each part, as trained and kept in memory; of other families than SD 1.x and 2.x those in the file."""
-        if self.architecture not in ("sd1", "sd2"):
+        """Numbers in each part, as trained and kept in memory; of a family that cannot be loaded yet those in the file."""
+        if self.architecture not in all_families() or not self.family.parts:
             return {"file": sum(info.numbers for info in self.tensors.values())}
-        return {
-            part: sum(TensorInfo(s, "F32").numbers for s in shapes.values()) for part, shapes in self.shapes.items()
-        }
+        return {name: part.numbers for name, part in self.parts.items()}
 
     def adapter_module_counts(self, rank: int, conv_rank: int | None = None) -> dict[str, tuple[int, int]]:
-        """Part to (modules, parameters) of a LoRA on this model. Only for SD 1.x and 2.x."""
-        return adapter_counts(self.shapes, rank, conv_rank)
+        """Part to (modules, parameters) of a LoRA on this model."""
+        return adapter_counts(self.family, self.shapes, rank, conv_rank)
+
+    def _own_part(self, name: str) -> PartFile:
+        part, sources = self.family.part(name), self.plan.parts[name]
+        shapes = {n: source.shape(self.tensors[source.key].shape) for n, source in sources.items()}
+        if self.format == "diffusers":
+            files = by_file(sources, self.where, f"{part.folder}/")
+            return PartFile(part, self.path, files, shapes, self.path / part.folder, foreign=self.foreign)
+        return PartFile(part, self.path, {self.path: sources}, shapes, foreign=self.foreign)
 
 
 def inspect(path: Path) -> CheckpointInfo:
@@ -91,6 +116,25 @@ def inspect(path: Path) -> CheckpointInfo:
     )
 
 
+def with_separate_files(info: CheckpointInfo, options: object) -> CheckpointInfo:
+    """The model with the parts that options name files of (`vae`, `clip_l`, …), in place of its own.
+
+    Raises:
+        ConfigError: a file is not what its option says, or a part is nowhere.
+    """
+    separate = {}
+    for part in info.family.parts:
+        path = getattr(options, part.option, None) if part.option else None
+        if path is not None:
+            separate[part.name] = inspect_part(part, Path(path))
+    whole = replace(info, separate=separate)
+    for part in info.family.parts:
+        if part.option and not whole.shapes[part.name]:
+            reason = f"{info.path.name} holds no {part.label}: name a {part.label} file here"
+            raise ConfigError(part.option, None, reason)
+    return whole
+
+
 def require_architecture(info: CheckpointInfo, accepted: Sequence[str], method: str = "adapter") -> None:
     """Raise UserError unless a model is of an architecture that a trainer takes.
 
@@ -100,9 +144,10 @@ def require_architecture(info: CheckpointInfo, accepted: Sequence[str], method: 
         method: of the recipe: decides which script is recommended.
     """
     if info.architecture in accepted:
-        _require_text_to_image(info)
+        if info.family.parts and (reason := info.family.refusal(info.shapes)):
+            raise UserError(f"{info.path} {reason}")
         return
-    wanted = " or ".join(LABELS[name] for name in accepted)
+    wanted = " or ".join(label_of(name) for name in accepted)
     if recipe := recipe_for(method, info.architecture):
         later = "" if recipe.available else ", which is not yet available"
         raise UserError(f"{info.path} is {info.label}, this trainer takes {wanted}: use {recipe.script}.py{later}")
@@ -111,58 +156,24 @@ def require_architecture(info: CheckpointInfo, accepted: Sequence[str], method: 
         raise UserError(f"{info.path} is {info.label}, not a base model: {remedy}")
     if info.architecture == "vae":
         raise UserError(f"{info.path} is {info.label}, not a base model: name it in the option vae")
+    if info.architecture == "sdxl_refiner":
+        raise UserError(f"{info.path} is {info.label}, which cannot be trained: give an SDXL base model")
     raise UserError(f"{info.path} is {info.label}: this trainer takes {wanted}")
-
-
-def _require_text_to_image(info: CheckpointInfo) -> None:
-    if info.architecture not in ("sd1", "sd2"):
-        return
-    conv_in = info.shapes["unet"].get("conv_in.weight")
-    if conv_in is not None and conv_in[1] != SD_LATENT_CHANNELS:
-        kind = "an inpainting or other special model"
-        raise UserError(f"{info.path} is {kind} ({conv_in[1]} input channels): give a text-to-image model")
 
 
 def _inspect_folder(path: Path) -> CheckpointInfo:
     if not (path / "model_index.json").is_file() and not (path / "unet" / "config.json").is_file():
         raise UserError(_no_diffusers_folder(path))
+    where: dict[str, Path] = {}
     tensors: dict[str, TensorInfo] = {}
     foreign: list[str] = []
-    files = {folder: weight_files(path / folder) for folder in FOLDERS.values() if (path / folder).is_dir()}
-    for folder, found in files.items():
-        for file in found:
-            header: Header = read_header(file)
-            tensors.update({f"{folder}/{name}": info for name, info in header.tensors.items()})
-            foreign += header.foreign
-    return CheckpointInfo(path, "diffusers", _folder_architecture(path, tensors), tensors, {}, tuple(foreign), files)
-
-
-def weight_files(folder: Path) -> tuple[Path, ...]:
-    """The weight file of a diffusers subfolder: full precision before fp16, safetensors before bin.
-
-    Raises:
-        UserError: there is none.
-    """
-    for suffix in (".safetensors", ".fp16.safetensors", ".bin", ".fp16.bin"):
-        for stem in ("diffusion_pytorch_model", "model", "pytorch_model"):
-            if (folder / (stem + suffix)).is_file():
-                return (folder / (stem + suffix),)
-    raise UserError(f"{folder} holds no weights: expected diffusion_pytorch_model.safetensors or model.safetensors")
-
-
-def _folder_architecture(path: Path, tensors: Mapping[str, TensorInfo]) -> str:
-    if (path / "text_encoder_2").is_dir():
-        return "sdxl" if (path / "unet").is_dir() else "unknown"
-    if "unet/conv_in.weight" not in tensors:
-        return "unknown"
-    text = path / "text_encoder" / "config.json"
-    if not text.is_file():
-        return "unknown"
-    try:
-        activation = json.loads(text.read_text(encoding="utf-8")).get("hidden_act")
-    except ValueError as error:
-        raise UserError(f"{text} is damaged: no valid JSON ({error})") from error
-    return "sd2" if activation == "gelu" else "sd1"  # OpenCLIP's activation, CLIP's is quick_gelu
+    folders = {part.folder for family in all_families().values() for part in family.parts}
+    for folder in sorted(name for name in folders if (path / name).is_dir()):
+        found, infos, mentioned = read_headers(weight_files(path / folder), f"{folder}/")
+        where, tensors, foreign = where | found, tensors | infos, [*foreign, *mentioned]
+    model = ModelFolder(path, tensors)
+    architecture = next((family.name for family in all_families().values() if family.in_folder(model)), "unknown")
+    return CheckpointInfo(path, "diffusers", architecture, tensors, {}, tuple(foreign), where)
 
 
 def _missing(path: Path) -> str:

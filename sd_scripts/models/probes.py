@@ -1,21 +1,15 @@
-"""How to tell architectures from their files: tensor names that only one of them has."""
+"""What a file is, told from its tensors' names: a model of some family, or something else that users have."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
+from functools import cache
 
-from sd_scripts.models.keymaps import sd
+from sd_scripts.models.families import all_families
+from sd_scripts.models.family import Probe
 
-LABELS: Mapping[str, str] = {
-    "sd1": "a Stable Diffusion 1.x model",
-    "sd2": "a Stable Diffusion 2.x model",
-    "sdxl": "an SDXL model",
-    "sd3": "a Stable Diffusion 3 model",
-    "flux": "a FLUX.1 model",
-    "chroma": "a Chroma model",
-    "lumina": "a Lumina Image 2 model",
-    "anima": "an Anima model",
-    "hunyuan_image": "a HunyuanImage 2.1 model",
+_OTHER_LABELS: Mapping[str, str] = {
+    "sdxl_refiner": "an SDXL refiner",
     "lora": "a LoRA file",
     "vae": "a VAE file",
     "text_encoder": "a text encoder",
@@ -24,43 +18,46 @@ LABELS: Mapping[str, str] = {
     "unknown": "a file of unknown kind",
 }
 
-# In this order; the first whose every name is there (after an optional prefix) wins.
-_PROBES: tuple[tuple[str, tuple[str, ...]], ...] = (
-    ("sdxl", (sd.UNET + "label_emb.0.0.weight",)),
-    ("sdxl", ("conditioner.embedders.0.transformer.text_model.embeddings.token_embedding.weight",)),
-    ("controlnet", ("controlnet_blocks.0.weight",)),
-    ("sd3", ("joint_blocks.0.x_block.attn.qkv.weight",)),
-    ("chroma", ("distilled_guidance_layer.in_proj.weight", "double_blocks.0.img_attn.qkv.weight")),
-    ("hunyuan_image", ("double_blocks.0.img_attn_qkv.weight",)),
-    ("flux", ("double_blocks.0.img_attn.qkv.weight", "img_in.weight")),
-    ("lumina", ("cap_embedder.0.weight", "t_embedder.mlp.0.weight")),
-    ("anima", ("x_embedder.proj.1.weight", "blocks.0.adaln_modulation_self_attn.1.weight")),
-    ("controlnet", ("input_hint_block.0.weight",)),
-    ("controlnet", ("controlnet_cond_embedding.conv_in.weight",)),
-    ("sd2", (sd.UNET + "input_blocks.0.0.weight", sd.OPEN_CLIP + "token_embedding.weight")),
-    ("sd1", (sd.UNET + "input_blocks.0.0.weight", sd.CLIP + "text_model.embeddings.token_embedding.weight")),
-    ("sd1", (sd.UNET + "input_blocks.0.0.weight", sd.CLIP + "embeddings.token_embedding.weight")),
-    ("vae", ("encoder.conv_in.weight", "decoder.conv_in.weight")),
-    ("vae", ("encoder.conv1.weight", "decoder.conv1.weight")),
-    ("text_encoder", ("text_model.embeddings.token_embedding.weight",)),
-    ("text_encoder", ("embed_tokens.weight",)),
-    ("text_encoder", ("shared.weight",)),
+# Of kinds that no family is: before the families those that hold a copy of some of their names, after them those of
+# which families' files hold a copy.
+_BEFORE = (
+    ("controlnet", Probe(("controlnet_blocks.0.weight",))),
+    ("controlnet", Probe(("input_hint_block.0.weight",), prefixes=("", "control_model."))),
+    ("controlnet", Probe(("controlnet_cond_embedding.conv_in.weight",))),
+    ("sdxl_refiner", Probe(("conditioner.embedders.0.model.token_embedding.weight",), prefixes=("",))),
 )
-_PREFIXES = ("", sd.UNET, sd.VAE, "net.", "model.", "vae.", "transformer.", "control_model.")
+_AFTER = (
+    ("vae", Probe(("encoder.conv_in.weight", "decoder.conv_in.weight"))),
+    ("vae", Probe(("encoder.conv1.weight", "decoder.conv1.weight"))),
+    ("text_encoder", Probe(("text_model.embeddings.token_embedding.weight",))),
+    ("text_encoder", Probe(("embed_tokens.weight",))),
+    ("text_encoder", Probe(("shared.weight",))),
+)
 _ADAPTER_PARTS = (".lora_", ".hada_", ".lokr_", ".oft_blocks", ".dora_scale")
 _ADAPTER_STARTS = ("lora_", "lycoris_", "oft_unet_", "lllite_")
 _ADAPTER_ENDS = (".alpha", ".diff", ".on_input")
 _EMBEDDINGS = ("emb_params", "clip_l", "clip_g", "string_to_param")
 
 
+def label_of(kind: str) -> str:
+    """The kind for people, with its article."""
+    return all_families()[kind].model_label if kind in all_families() else _OTHER_LABELS[kind]
+
+
 def identify(names: Collection[str]) -> str:
-    """The architecture whose tensor names these are; "unknown" if none's."""
+    """The family whose tensor names these are, or another kind; "unknown" if none's."""
     if _is_adapter(names):
         return "lora"
     if names and all(name in _EMBEDDINGS for name in names):
         return "embedding"
-    found = (arch for arch, probe in _PROBES if any(all(p + n in names for n in probe) for p in _PREFIXES))
-    return next(found, "unknown")
+    names = names if isinstance(names, (Mapping, set, frozenset)) else frozenset(names)
+    return next((kind for kind, probe in _probes() if probe.fits(names)), "unknown")
+
+
+@cache
+def _probes() -> tuple[tuple[str, Probe], ...]:
+    families = [(family.name, probe) for family in all_families().values() for probe in family.probes]
+    return (*_BEFORE, *families, *_AFTER)
 
 
 def _is_adapter(names: Iterable[str]) -> bool:

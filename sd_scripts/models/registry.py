@@ -1,26 +1,25 @@
-"""From the options to a loaded architecture: the one place that knows which class reads which model."""
+"""From the options to a loaded architecture, by the family of the model's file."""
 
 from __future__ import annotations
 
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 from sd_scripts.errors import UserError
-from sd_scripts.models.detect import CheckpointInfo, require_architecture
+from sd_scripts.models.detect import CheckpointInfo, require_architecture, with_separate_files
+from sd_scripts.models.families import all_families
 
 if TYPE_CHECKING:
     import torch
 
     from sd_scripts.models.base import Architecture
 
-SUPPORTED = ("sd1", "sd2")
-
 
 class ModelOptions(Protocol):
-    """The options that loading a model reads, named as users know them."""
+    """The options that loading reads for every family; a family's own loader reads more."""
 
     vae: Path | str | None
-    v2: bool
     v_parameterization: bool
     clip_skip: int | None
     max_token_length: int | None
@@ -28,10 +27,18 @@ class ModelOptions(Protocol):
     disable_mmap_load_safetensors: bool
 
 
+class Loader(Protocol):
+    """What a family's `loader` is."""
+
+    def __call__(
+        self, cfg: ModelOptions, info: CheckpointInfo, device: torch.device | str, dtype: torch.dtype | None
+    ) -> Architecture: ...
+
+
 def load_architecture(
     cfg: ModelOptions, info: CheckpointInfo, device: torch.device | str, dtype: torch.dtype | None
 ) -> Architecture:
-    """Load the model that `detect.inspect` described.
+    """Load the model that `detect.inspect` described, with the separate files that options name.
 
     Args:
         cfg: the options.
@@ -42,9 +49,12 @@ def load_architecture(
     Raises:
         UserError: not an architecture we have, or tensors are missing.
     """
-    require_architecture(info, SUPPORTED)
-    if info.architecture in ("sd1", "sd2"):
-        from sd_scripts.models.sd_files import load_stable_diffusion
+    require_architecture(info, [family.name for family in all_families().values() if family.loader])
+    return _loader(info)(cfg, with_separate_files(info, cfg), device, dtype)
 
-        return load_stable_diffusion(cfg, info, device, dtype)
-    raise UserError(f"{info.path} is {info.label}, which cannot be loaded")
+
+def _loader(info: CheckpointInfo) -> Loader:
+    if info.family.loader is None:
+        raise UserError(f"{info.path} is {info.label}, which cannot be loaded yet")
+    module, _, function = info.family.loader.partition(":")
+    return getattr(import_module(module), function)

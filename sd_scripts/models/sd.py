@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
@@ -11,11 +11,10 @@ import torch
 from torch import Tensor, nn
 
 from sd_scripts.errors import ConfigError
-from sd_scripts.models.base import AdapterTarget, Architecture, LatentSpec, Text, Tokens
+from sd_scripts.models.base import Architecture, Text, Tokens
 from sd_scripts.models.blocks import Blocks
 from sd_scripts.models.frozen_layers import dtype_of
 from sd_scripts.models.noise_schedule import NoiseSchedule
-from sd_scripts.models.targets import sd_targets
 from sd_scripts.models.tokenizers.clip import END, ClipTokenizer
 
 if TYPE_CHECKING:
@@ -42,8 +41,6 @@ class SDSettings:
 class StableDiffusion(Architecture):
     """What SD 1.x and 2.x share, which is nearly everything."""
 
-    divisor: ClassVar[int] = 8
-    latent = LatentSpec(channels=4, downscale=8, scale=0.18215)
     pad_token: ClassVar[int]
 
     def __init__(
@@ -103,14 +100,6 @@ class StableDiffusion(Architecture):
         """The U-Net's noise or velocity (b, 4, h, w)."""
         dtype = dtype_of(self.denoiser)
         return self.denoiser(noisy.to(dtype), timesteps, text.hidden.to(dtype), return_dict=False)[0]
-
-    def adapter_targets(self) -> Iterator[AdapterTarget]:
-        """Every weight that adapters may train: text encoder first, then U-Net, as LoRA files list them."""
-        networks: dict[str, nn.Module] = {"te1": self.text_encoders[0], "unet": self.denoiser}
-        shapes = {part: {n: tuple(p.shape) for n, p in net.named_parameters()} for part, net in networks.items()}
-        for target in sd_targets(shapes):
-            module = networks[target.part].get_submodule(target.module)
-            yield AdapterTarget(target.name, target.part, (module,), target.is_conv3x3, target.needs_conv_dim)
 
     def blocks(self) -> Blocks:
         """The U-Net's levels; each is a kind of its own, but they run in one row."""

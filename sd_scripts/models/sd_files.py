@@ -2,155 +2,111 @@
 
 from __future__ import annotations
 
-import json
-import logging
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor, nn
 
-from sd_scripts.errors import ConfigError, UserError
-from sd_scripts.models.checkpoints import build_on_meta, fill, read_raw, read_tensors, replacing, write_tensors
+from sd_scripts.errors import ConfigError
 from sd_scripts.models.configs import clip_config, unet_config, vae_config
 from sd_scripts.models.detect import CheckpointInfo
+from sd_scripts.models.families.sd import OPEN_CLIP
 from sd_scripts.models.keymaps.core import count_indices
-from sd_scripts.models.keymaps.sd import FOLDERS, OPEN_CLIP, single_file_tensors
+from sd_scripts.models.loading import kept_tensors, load_network, report_rest
+from sd_scripts.models.part_files import PartFile
+from sd_scripts.models.saving import save_model, write_configs, write_index
 from sd_scripts.models.sd import SDSettings, StableDiffusion, StableDiffusion1, StableDiffusion2
-from sd_scripts.models.vae_files import inspect_vae
 
 if TYPE_CHECKING:
-    from diffusers import AutoencoderKL
+    from diffusers import AutoencoderKL, UNet2DConditionModel
     from transformers import CLIPTextModel
 
     from sd_scripts.models.registry import ModelOptions
-
-logger = logging.getLogger(__name__)
-
-FILE_SUFFIXES = (".safetensors", ".ckpt", ".pt")
 
 
 def load_stable_diffusion(
     cfg: ModelOptions, info: CheckpointInfo, device: torch.device | str, dtype: torch.dtype | None
 ) -> StableDiffusion:
-    """Load the model that `detect.inspect` described; see `registry.load_architecture`."""
-    _check_options(cfg, info)
-    cls = StableDiffusion2 if info.architecture == "sd2" else StableDiffusion1
-    vae_dtype = torch.float32 if cfg.no_half_vae else dtype
-    mapped = not cfg.disable_mmap_load_safetensors
-    if cfg.vae is None:
-        vae = _load_part(info, "vae", cls.latent.scale, device, vae_dtype, mapped)
-    else:
-        vae = load_vae(Path(cfg.vae), cls.latent.scale, device, vae_dtype, mapped)
-    unet = _load_part(info, "unet", cls.latent.scale, device, dtype, mapped)
-    text_encoder = _load_part(info, "te1", cls.latent.scale, device, dtype, mapped)
-    _report_rest(info.path, info.plan.unknown, info.plan.dropped)
-    settings = SDSettings(cfg.v_parameterization, cfg.clip_skip, cfg.max_token_length)
-    kept = read_raw(info.path, info.plan.kept, info.foreign, mapped) if info.plan.kept else {}
-    return cls(unet, vae, text_encoder, settings, kept)
-
-
-def _check_options(cfg: ModelOptions, info: CheckpointInfo) -> None:
-    if cfg.v2 and info.architecture != "sd2":
-        raise ConfigError("v2", cfg.v2, f"{info.path.name} is {info.label}: leave v2 out")
+    """Load SD 1.x or 2.x; see `registry.load_architecture`."""
+    check_v2(cfg, info)
     layers = count_indices(info.shapes["te1"], "encoder.layers.")
     if cfg.clip_skip is not None and not 1 <= cfg.clip_skip <= layers:
         raise ConfigError("clip_skip", cfg.clip_skip, f"must be 1 to {layers}, the layers of the text encoder")
-    if cfg.vae is None and not info.shapes["vae"]:
-        raise ConfigError("vae", None, f"{info.path.name} holds no VAE: name a VAE file here")
+    cls = StableDiffusion2 if info.architecture == "sd2" else StableDiffusion1
+    mapped = not cfg.disable_mmap_load_safetensors
+    vae = load_vae(
+        info.parts["vae"], info.family.latent.scale, device, torch.float32 if cfg.no_half_vae else dtype, mapped
+    )
+    unet = load_unet(info, device, dtype, mapped)
+    text_encoder = load_clip(info.parts["te1"], info.architecture, device, dtype, mapped)
+    report_rest(info)
+    settings = SDSettings(cfg.v_parameterization, cfg.clip_skip, cfg.max_token_length)
+    return cls(unet, vae, text_encoder, settings, kept_tensors(info, mapped))
 
 
-def _report_rest(path: Path, unknown: Sequence[str], dropped: Sequence[str]) -> None:
-    if unknown:
-        logger.warning("%s: %d unknown tensors are not used: %s", path.name, len(unknown), ", ".join(unknown))
-    if dropped:
-        logger.info("%s: left out are averages and constants: %s", path.name, ", ".join(dropped))
+def check_v2(cfg: ModelOptions, info: CheckpointInfo) -> None:
+    """Raise ConfigError where `v2` is set for a model that is none."""
+    if cfg.v2 and info.architecture != "sd2":
+        raise ConfigError("v2", cfg.v2, f"{info.path.name} is {info.label}: leave v2 out")
+
+
+def load_unet(
+    info: CheckpointInfo, device: torch.device | str, dtype: torch.dtype | None, mapped: bool
+) -> UNet2DConditionModel:
+    """The U-Net, frozen."""
+    from diffusers import UNet2DConditionModel
+
+    part = info.parts["unet"]
+    config = part.config or unet_config(part.shapes, info.architecture)
+    return load_network(part, lambda: UNet2DConditionModel.from_config(config), device, dtype, mapped)
 
 
 def load_vae(
-    path: Path,
+    part: PartFile,
     scale: float,
     device: torch.device | str = "cpu",
     dtype: torch.dtype | None = None,
     mapped: bool = True,
 ) -> AutoencoderKL:
-    """The separate VAE that `vae_files.inspect_vae` accepts, frozen."""
+    """The VAE, frozen."""
     from diffusers import AutoencoderKL
 
-    info = inspect_vae(path)
-    config = vae_config(info.shapes, scale) if info.folder is None else _folder_config(info.folder)
-    vae = build_on_meta(lambda: AutoencoderKL.from_config(config))
-    fill(vae, read_tensors(info.file, info.sources, dtype, device, info.foreign, mapped), f"the VAE {path}")
-    _report_rest(path, info.unknown, ())
-    return vae.eval().requires_grad_(False)
+    config = part.config or vae_config(part.shapes, scale)
+    return load_network(part, lambda: AutoencoderKL.from_config(config), device, dtype, mapped)
 
 
-def _load_part(
-    info: CheckpointInfo, part: str, scale: float, device: torch.device | str, dtype: torch.dtype | None, mapped: bool
-) -> Any:
-    """One network of the model, frozen."""
-    network = _network(info, part, scale)
-    file = info.path if info.files is None else info.files[FOLDERS[part]][0]
-    folder = "" if info.files is None else FOLDERS[part] + "/"
-    sources = {n: replace(s, key=s.key.removeprefix(folder)) for n, s in info.plan.parts[part].items()}
-    fill(network, read_tensors(file, sources, dtype, device, info.foreign, mapped), f"{info.path} ({part})")
-    if part == "te1":
-        _restore_position_ids(network, device)
-    return network.eval().requires_grad_(False)
-
-
-def _network(info: CheckpointInfo, part: str, scale: float) -> nn.Module:
-    """A network of the right shape, without memory."""
-    from diffusers import AutoencoderKL, UNet2DConditionModel
+def load_clip(
+    part: PartFile, encoder: str, device: torch.device | str, dtype: torch.dtype | None, mapped: bool
+) -> CLIPTextModel:
+    """A CLIP text encoder, frozen; `encoder` as for `configs.clip_config`."""
     from transformers import CLIPTextConfig, CLIPTextModel
 
-    if info.format == "diffusers":
-        config: dict[str, Any] = _folder_config(info.path / FOLDERS[part])
-    else:
-        infer: Mapping[str, Callable[[], dict[str, Any]]] = {
-            "unet": lambda: unet_config(info.shapes["unet"], info.architecture),
-            "vae": lambda: vae_config(info.shapes["vae"], scale),
-            "te1": lambda: clip_config(info.shapes["te1"], info.architecture),
-        }
-        config = infer[part]()
-    if part == "te1":
-        return build_on_meta(lambda: CLIPTextModel(CLIPTextConfig.from_dict(config)))
-    cls = UNet2DConditionModel if part == "unet" else AutoencoderKL
-    return build_on_meta(lambda: cls.from_config(config))
+    config = CLIPTextConfig.from_dict(part.config or clip_config(part.shapes, encoder))
+    network = load_network(part, lambda: CLIPTextModel(config), device, dtype, mapped)
+    restore_position_ids(network, device)
+    return network
 
 
-def _restore_position_ids(encoder: CLIPTextModel, device: torch.device | str) -> None:
-    """The one buffer that no file holds; it was made on the meta device."""
+def restore_position_ids(encoder: nn.Module, device: torch.device | str) -> None:
+    """The one buffer of a CLIP text encoder that no file holds; it was made on the meta device."""
     length = encoder.config.max_position_embeddings
-    encoder.embeddings.position_ids = torch.arange(length, device=device).expand((1, -1))
-
-
-def _folder_config(folder: Path) -> dict[str, Any]:
-    path = folder / "config.json"
-    if not path.is_file():
-        raise UserError(f"{folder} has no config.json: the diffusers folder is incomplete, get it again")
-    try:
-        return json.loads(path.read_text(encoding="utf-8"))
-    except ValueError as error:
-        raise UserError(f"{path} is damaged: no valid JSON ({error})") from error
+    encoder.get_submodule("embeddings").position_ids = torch.arange(length, device=device).expand((1, -1))
 
 
 def save_stable_diffusion(
     model: StableDiffusion, path: Path, dtype: torch.dtype | None, metadata: Mapping[str, str]
 ) -> None:
     """Write a model; see `Architecture.save`."""
-    networks = {"unet": model.denoiser, "vae": model.vae, "te1": model.text_encoders[0]}
-    parts = {part: dict(network.state_dict()) for part, network in networks.items()}
-    if path.suffix in FILE_SUFFIXES:
-        tensors = single_file_tensors(parts, open_clip=model.name == "sd2")
-        if model.name == "sd2":
-            tensors |= _open_clip_rest(tensors, model.kept)
-        write_tensors(path, tensors, dtype, metadata)
-        return
-    with replacing(path) as folder:
-        _write_folder(folder, model, parts, dtype)
+    save_model(
+        model,
+        path,
+        dtype,
+        metadata,
+        write_rest=lambda folder: write_rest(folder, model),
+        add=lambda tensors: _open_clip_rest(tensors, model.kept) if model.name == "sd2" else {},
+    )
 
 
 def _open_clip_rest(tensors: Mapping[str, Tensor], kept: Mapping[str, Tensor]) -> dict[str, Tensor]:
@@ -169,35 +125,35 @@ def _open_clip_rest(tensors: Mapping[str, Tensor], kept: Mapping[str, Tensor]) -
     return rest | dict(kept)
 
 
-def _write_folder(
-    folder: Path, model: StableDiffusion, parts: Mapping[str, Mapping[str, Tensor]], dtype: torch.dtype | None
-) -> None:
-    text = {
-        f"text_model.{name}": tensor for name, tensor in parts["te1"].items()
-    }  # the level that other readers expect
-    write_tensors(folder / "unet" / "diffusion_pytorch_model.safetensors", parts["unet"], dtype, {"format": "pt"})
-    write_tensors(folder / "vae" / "diffusion_pytorch_model.safetensors", parts["vae"], dtype, {"format": "pt"})
-    write_tensors(folder / "text_encoder" / "model.safetensors", text, dtype, {"format": "pt"})
-    write_configs(folder, model)
-
-
-def write_configs(folder: Path, model: StableDiffusion) -> None:
+def write_all_but_weights(folder: Path, model: StableDiffusion) -> None:
     """Everything of a diffusers folder but the weights: configurations, tokenizer, scheduler, index."""
+    write_configs(folder, model)
+    write_rest(folder, model)
+
+
+def write_rest(folder: Path, model: StableDiffusion) -> None:
+    """Everything of a diffusers folder but the networks."""
+    write_scheduler(folder, model)
+    write_clip_tokenizer(folder / "tokenizer", "<|endoftext|>" if model.name == "sd1" else "!")
+    write_index(folder, _MODEL_INDEX)
+
+
+def write_scheduler(folder: Path, model: StableDiffusion) -> None:
+    """The scheduler that makes pictures from the model as it was trained."""
+    from sd_scripts.models.sampling import make_scheduler
+
+    make_scheduler("ddim", model.schedule).save_config(folder / "scheduler")
+
+
+def write_clip_tokenizer(folder: Path, pad: str) -> None:
+    """CLIP's tokenizer, as transformers reads it."""
     from transformers import CLIPTokenizer
 
-    from sd_scripts.models.sampling import make_scheduler
     from sd_scripts.models.tokenizers.clip import clip_vocabulary
 
-    model.denoiser.save_config(folder / "unet")
-    model.vae.save_config(folder / "vae")
-    model.text_encoders[0].config.save_pretrained(folder / "text_encoder")
-    make_scheduler("ddim", model.schedule).save_config(folder / "scheduler")
     vocabulary, merges = clip_vocabulary()
-    pad = "<|endoftext|>" if model.name == "sd1" else "!"
     tokenizer = CLIPTokenizer(vocab=vocabulary, merges=merges, pad_token=pad, model_max_length=77)
-    tokenizer.save_pretrained(folder / "tokenizer")
-    index = json.dumps(_MODEL_INDEX, indent=2, sort_keys=True)
-    (folder / "model_index.json").write_text(index + "\n", encoding="utf-8")
+    tokenizer.save_pretrained(folder)
 
 
 _MODEL_INDEX = {

@@ -14,7 +14,7 @@ from typing import Literal
 
 from sd_scripts.options.dataset import Caching, Captions, DatasetSource, Images
 from sd_scripts.options.distributed import Distributed
-from sd_scripts.options.families import acts_for
+from sd_scripts.options.families import FAMILIES, acts_for
 from sd_scripts.options.launch import Launch
 from sd_scripts.options.memory import Memory, Precision
 from sd_scripts.options.methods import ControlNet, FullTraining, Leco, LLLite, Network, TextualInversion
@@ -99,57 +99,63 @@ class Recipe:
         return spec.name in specs(self.options) and acts_for(spec.only_for, self.architectures)
 
 
+def _recipe(script: str, method: str, options: type[CommonOptions], summary: str, *, available: bool = True) -> Recipe:
+    """A trainer of the families that name its script."""
+    families = tuple(family.name for family in FAMILIES.values() if script in family.scripts)
+    return Recipe(script, method, families, options, summary, available)
+
+
 RECIPES: Mapping[str, Recipe] = MappingProxyType(
     {
         recipe.script: recipe
         for recipe in (
-            Recipe("train_network", "adapter", ("sd1", "sd2"), NetworkTraining,
+            _recipe("train_network", "adapter", NetworkTraining,
                    "Train a LoRA for SD 1.x or 2.x."),
-            Recipe("sdxl_train_network", "adapter", ("sdxl",), NetworkTraining,
+            _recipe("sdxl_train_network", "adapter", NetworkTraining,
                    "Train a LoRA for SDXL.", available=False),
-            Recipe("sd3_train_network", "adapter", ("sd3",), NetworkTraining,
+            _recipe("sd3_train_network", "adapter", NetworkTraining,
                    "Train a LoRA for SD 3 or 3.5.", available=False),
-            Recipe("flux_train_network", "adapter", ("flux", "chroma"), NetworkTraining,
+            _recipe("flux_train_network", "adapter", NetworkTraining,
                    "Train a LoRA for FLUX.1 or Chroma.", available=False),
-            Recipe("lumina_train_network", "adapter", ("lumina",), NetworkTraining,
+            _recipe("lumina_train_network", "adapter", NetworkTraining,
                    "Train a LoRA for Lumina Image 2.0.", available=False),
-            Recipe("anima_train_network", "adapter", ("anima",), NetworkTraining,
+            _recipe("anima_train_network", "adapter", NetworkTraining,
                    "Train a LoRA for Anima.", available=False),
-            Recipe("hunyuan_image_train_network", "adapter", ("hunyuan_image",), NetworkTraining,
+            _recipe("hunyuan_image_train_network", "adapter", NetworkTraining,
                    "Train a LoRA for HunyuanImage-2.1.", available=False),
-            Recipe("fine_tune", "full", ("sd1", "sd2"), FullModelTraining,
+            _recipe("fine_tune", "full", FullModelTraining,
                    "Train all weights of an SD 1.x or 2.x model."),
-            Recipe("sdxl_train", "full", ("sdxl",), FullModelTraining,
+            _recipe("sdxl_train", "full", FullModelTraining,
                    "Train all weights of an SDXL model.", available=False),
-            Recipe("sd3_train", "full", ("sd3",), FullModelTraining,
+            _recipe("sd3_train", "full", FullModelTraining,
                    "Train all weights of an SD 3 or 3.5 model.", available=False),
-            Recipe("flux_train", "full", ("flux", "chroma"), FullModelTraining,
+            _recipe("flux_train", "full", FullModelTraining,
                    "Train all weights of a FLUX.1 or Chroma model.", available=False),
-            Recipe("lumina_train", "full", ("lumina",), FullModelTraining,
+            _recipe("lumina_train", "full", FullModelTraining,
                    "Train all weights of a Lumina Image 2.0 model.", available=False),
-            Recipe("anima_train", "full", ("anima",), FullModelTraining,
+            _recipe("anima_train", "full", FullModelTraining,
                    "Train all weights of an Anima model.", available=False),
-            Recipe("hunyuan_image_train", "full", ("hunyuan_image",), FullModelTraining,
+            _recipe("hunyuan_image_train", "full", FullModelTraining,
                    "Train all weights of a HunyuanImage-2.1 model.", available=False),
-            Recipe("train_db", "dreambooth", ("sd1", "sd2"), DreamBoothTraining,
+            _recipe("train_db", "dreambooth", DreamBoothTraining,
                    "Train all weights of an SD 1.x or 2.x model on a subject (DreamBooth)."),
-            Recipe("train_textual_inversion", "textual_inversion", ("sd1", "sd2"), TextualInversionTraining,
+            _recipe("train_textual_inversion", "textual_inversion", TextualInversionTraining,
                    "Teach an SD 1.x or 2.x model a new word.", available=False),
-            Recipe("sdxl_train_textual_inversion", "textual_inversion", ("sdxl",), TextualInversionTraining,
+            _recipe("sdxl_train_textual_inversion", "textual_inversion", TextualInversionTraining,
                    "Teach an SDXL model a new word.", available=False),
-            Recipe("train_control_net", "controlnet", ("sd1", "sd2"), ControlNetTraining,
+            _recipe("train_control_net", "controlnet", ControlNetTraining,
                    "Train a ControlNet for SD 1.x or 2.x.", available=False),
-            Recipe("sdxl_train_control_net", "controlnet", ("sdxl",), ControlNetTraining,
+            _recipe("sdxl_train_control_net", "controlnet", ControlNetTraining,
                    "Train a ControlNet for SDXL.", available=False),
-            Recipe("flux_train_control_net", "controlnet", ("flux",), ControlNetTraining,
+            _recipe("flux_train_control_net", "controlnet", ControlNetTraining,
                    "Train a ControlNet for FLUX.1.", available=False),
-            Recipe("sdxl_train_control_net_lllite", "lllite", ("sdxl",), LLLiteTraining,
+            _recipe("sdxl_train_control_net_lllite", "lllite", LLLiteTraining,
                    "Train a ControlNet-LLLite for SDXL.", available=False),
-            Recipe("anima_train_control_net_lllite", "lllite", ("anima",), LLLiteTraining,
+            _recipe("anima_train_control_net_lllite", "lllite", LLLiteTraining,
                    "Train a ControlNet-LLLite for Anima.", available=False),
-            Recipe("train_leco", "leco", ("sd1", "sd2"), LecoTraining,
+            _recipe("train_leco", "leco", LecoTraining,
                    "Erase or change a concept of an SD 1.x or 2.x model by prompts.", available=False),
-            Recipe("sdxl_train_leco", "leco", ("sdxl",), LecoTraining,
+            _recipe("sdxl_train_leco", "leco", LecoTraining,
                    "Erase or change a concept of an SDXL model by prompts.", available=False),
         )
     }

@@ -5,13 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Collection
 
+from sd_scripts.options.families import FAMILIES
 from sd_scripts.options.problems import Problem, error
 
-DIVISORS = {
-    **dict.fromkeys(("sd1", "sd2", "sdxl"), 8),  # px of a latent
-    **dict.fromkeys(("sd3", "flux", "chroma", "lumina", "anima"), 16),  # patches of 2 x 2 latents
-    "hunyuan_image": 32,
-}
+DIVISORS = {name: family.divisor for name, family in FAMILIES.items()}
 """Sides of training pictures must be multiples of so many px."""
 
 

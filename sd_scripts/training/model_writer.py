@@ -14,7 +14,6 @@ from sd_scripts.adapters.metadata import (
     RunSummary,
     SubsetSummary,
 )
-from sd_scripts.adapters.modelspec import IDENTITIES
 from sd_scripts.models.hashes import hash_in_background
 from sd_scripts.versions import commit
 
@@ -42,7 +41,7 @@ class ModelWriter:
         self._run = run
         self._optimizer_name = optimizer_name
         self._data = data_summary(plan.data, run.steps.batches_per_epoch)
-        self._identity = IDENTITIES[plan.model.architecture, run.options.v_parameterization]
+        self._identity = plan.model.family.identity(run.architecture.predicts_v, plan.model.shapes)
         self._session = secrets.randbits(32)
         self._started_at = time.time()
         self._model = plan.model.path

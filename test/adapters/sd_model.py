@@ -3,6 +3,7 @@
 from copy import deepcopy
 from dataclasses import dataclass
 from functools import cache
+from types import SimpleNamespace
 
 import torch
 from diffusers import UNet2DConditionModel
@@ -19,10 +20,17 @@ SD21_UNET = {"cross_attention_dim": 1024, "attention_head_dim": (5, 10, 20, 20),
 class Shapes:
     """What adapters need to know of an SD model."""
 
+    name: str
     denoiser: nn.Module
     text_encoders: tuple[nn.Module, ...]
+    vae: None = None
 
-    adapter_targets = StableDiffusion.adapter_targets
+    family = StableDiffusion.family
+    networks = StableDiffusion.networks
+
+    def adapter_targets(self):
+        networks = {name: network for name, network in self.networks.items() if network is not None}
+        return StableDiffusion.adapter_targets(SimpleNamespace(networks=networks, family=self.family))
 
 
 @cache
@@ -43,7 +51,7 @@ def real_sd(name: str) -> Shapes:
     )
     with torch.device("meta"):
         unet = UNet2DConditionModel(**({"cross_attention_dim": 768} if name == "sd15" else SD21_UNET))
-        return Shapes(unet, (CLIPTextModel(config),))
+        return Shapes("sd1" if name == "sd15" else "sd2", unet, (CLIPTextModel(config),))
 
 
 def run(model: StableDiffusion, seed: int = 1) -> torch.Tensor:

@@ -14,8 +14,9 @@ from sd_scripts.adapters.metadata import (
     SubsetSummary,
     network_metadata,
 )
-from sd_scripts.adapters.modelspec import IDENTITIES, modelspec
+from sd_scripts.adapters.modelspec import modelspec
 from sd_scripts.errors import UserError
+from sd_scripts.models.families import all_families
 from sd_scripts.models.hashes import FileHashes
 from sd_scripts.options.recipes import NetworkTraining
 
@@ -30,10 +31,16 @@ DATASET = DatasetSummary(
     bucket_info=BUCKETS, subsets=SUBSETS,
 )  # fmt: skip
 DATA = DataSummary((DATASET,), is_from_file=False, num_batches_per_epoch=16)
+
+
+def identity(family, predicts_v=False):
+    return all_families()[family].identity(predicts_v, {})
+
+
 RUN = RunSummary(
     session_id=123456, seed=42, started_at=1700000000.5, finished_at=1700000100.25, epoch=2, step=32, num_epochs=4,
     max_train_steps=64, optimizer="torch.optim.adamw.AdamW(weight_decay=0.1)", lr_scheduler="cosine",
-    model=ModelFile("base.safetensors", "0123abcd", "f" * 64), identity=IDENTITIES["sd1", False], num_processes=2,
+    model=ModelFile("base.safetensors", "0123abcd", "f" * 64), identity=identity("sd1"), num_processes=2,
     network_dim=8, network_alpha=4.0,
 )  # fmt: skip
 MINIMUM = {"ss_network_module", "ss_network_dim", "ss_network_alpha", "ss_v2", "ss_base_model_version"}
@@ -195,7 +202,7 @@ def test_model_files(tmp_path):
     ],
 )
 def test_modelspec(key, architecture, resolution, prediction, version):
-    run = replace(RUN, identity=IDENTITIES[key], commit="abc")
+    run = replace(RUN, identity=identity(*key), commit="abc")
     metadata = network_metadata(options(), run, DataSummary((), False, 1))
     spec = {k.removeprefix("modelspec."): v for k, v in metadata.items() if k.startswith("modelspec.")}
     assert spec.pop("date").startswith("2023-11-1") and "+" not in metadata["modelspec.date"]

@@ -8,6 +8,8 @@ from sd_scripts.adapters.kinds import find_kind
 from sd_scripts.adapters.network import AdapterNetwork
 from sd_scripts.adapters.settings import adapter_settings, part_rates
 from sd_scripts.errors import ConfigError
+from sd_scripts.models.families.sd import SD1
+from sd_scripts.models.family import Part
 from sd_scripts.models.targets import adapter_counts
 from test.adapters.conftest import golden, layout, options, tensor
 from test.adapters.sd_model import real_sd, run, tiny_sd
@@ -41,7 +43,7 @@ def test_the_count_without_torch_is_that_of_the_network(conv_dim):
     networks = {"unet": model.denoiser, "te1": model.text_encoders[0]}
     shapes = {part: {k: tuple(v.shape) for k, v in net.state_dict().items()} for part, net in networks.items()}
     found = {part.rate.part: (part.modules, part.parameters) for part in network.summary()}
-    assert adapter_counts(shapes, 8, conv_dim) == found
+    assert adapter_counts(model.family, shapes, 8, conv_dim) == found
 
 
 def test_gradients_reach_every_module_and_training_lowers_the_loss():
@@ -97,6 +99,10 @@ def test_strength_disabled_and_detach():
     assert torch.equal(run(model), half)
 
 
+def parts(*names):
+    return [Part(name, name, "") for name in names]
+
+
 RATES = [  # unet_lr, text_encoder_lr → rates of unet and te1 with learning_rate 1e-4; every blank, zero and value
     (None, None, 1e-4, 1e-4),
     (None, [], 1e-4, 1e-4),
@@ -142,13 +148,13 @@ def test_base_rate_zero_trains_only_parts_with_their_own():
 )
 def test_rates_that_cannot_work_are_refused(given, option):
     with pytest.raises(ConfigError) as error:
-        part_rates(("te1", "unet"), options(**given))
+        part_rates(parts("te1", "unet"), options(**given))
     assert error.value.option == option and "\n" not in str(error.value)
 
 
 def test_rates_of_several_text_encoders():
     def rates(value):
-        return [rate.lr for rate in part_rates(("te1", "te2", "te3", "unet"), options(text_encoder_lr=value))]
+        return [rate.lr for rate in part_rates(parts("te1", "te2", "te3", "unet"), options(text_encoder_lr=value))]
 
     assert rates([1e-5]) == [1e-5, 1e-5, 1e-5, 1e-4]
     assert rates([1e-5, 2e-5]) == [1e-5, 2e-5, 2e-5, 1e-4]
@@ -178,6 +184,7 @@ def test_only_options_leave_the_other_part_out():
 @pytest.mark.parametrize(("inputs", "expected"), golden("scale_weight_norms"))
 def test_max_norm_matches_golden(inputs, expected):
     class Model:
+        family = SD1
         text_encoders = ()
         denoiser = nn.ModuleDict({"a": nn.Linear(4, 3), "b": nn.Conv2d(3, 4, 3), "c": nn.Conv2d(3, 2, 1)})
 

@@ -12,8 +12,9 @@ from safetensors.torch import save_file
 
 from sd_scripts.errors import ConfigError, UserError
 from sd_scripts.models.detect import inspect, require_architecture
+from sd_scripts.models.families.sd import SD1
+from sd_scripts.models.part_files import inspect_part
 from sd_scripts.models.probes import identify
-from sd_scripts.models.vae_files import inspect_vae
 from test.models.conftest import read_data
 from test.tiny import tiny_networks
 
@@ -177,17 +178,20 @@ def test_an_inpainting_model_is_refused(tmp_path):
 
 
 def test_what_is_no_vae_is_refused(tmp_path, models):
-    assert inspect_vae(models["sd1", ".safetensors"]).shapes.keys() == inspect_vae(models["sd1", ""]).shapes.keys()
+    vae = SD1.part("vae")
+    single, folder = inspect_part(vae, models["sd1", ".safetensors"]), inspect_part(vae, models["sd1", ""])
+    assert single.shapes.keys() == folder.shapes.keys()
     lora = tmp_path / "lora.safetensors"
     save_file({"lora_unet_a.lora_up.weight": torch.zeros(1)}, lora)
     with pytest.raises(ConfigError, match=r"vae = .*is a LoRA file, not a VAE"):
-        inspect_vae(lora)
+        inspect_part(vae, lora)
     flux = tmp_path / "ae.safetensors"
-    save_file({"encoder.conv_in.weight": torch.zeros(1), "decoder.conv_in.weight": torch.zeros(8, 16, 1, 1)}, flux)
-    with pytest.raises(ConfigError, match="16 latent channels, Stable Diffusion's have 4"):
-        inspect_vae(flux)
+    middle = {f"{half}.mid.block_1.conv1.weight": torch.zeros(1) for half in ("encoder", "decoder")}
+    save_file(middle | {"decoder.conv_in.weight": torch.zeros(8, 16, 1, 1)}, flux)
+    with pytest.raises(ConfigError, match="16 latent channels; this model's have 4"):
+        inspect_part(vae, flux)
     with pytest.raises(ConfigError, match="no such file"):
-        inspect_vae(tmp_path / "none")
+        inspect_part(vae, tmp_path / "none")
 
 
 def test_a_real_size_file_is_told_in_50_ms(tmp_path):
@@ -216,7 +220,7 @@ def timed(work):
 
 
 def test_detection_does_not_import_torch():
-    modules = ("detect", "vae_files", "hashes", "registry", "targets", "tokenizers.clip")
+    modules = ("detect", "part_files", "families", "hashes", "registry", "targets", "tokenizers.clip")
     names = ", ".join([*(f"sd_scripts.models.{name}" for name in modules), "sd_scripts.training.prompts"])
     code = f"import sys, {names}; assert not {{'torch', 'numpy'}} & sys.modules.keys()"
     subprocess.run([sys.executable, "-c", code], check=True)

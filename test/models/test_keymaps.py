@@ -4,9 +4,10 @@ import pytest
 import torch
 
 from sd_scripts.models.configs import clip_config, unet_config, vae_config
+from sd_scripts.models.families import all_families
 from sd_scripts.models.keymaps.clip import open_clip_used_layers
-from sd_scripts.models.keymaps.sd import plan_single_file, single_file_tensors
-from sd_scripts.models.targets import adapter_counts, sd_targets
+from sd_scripts.models.layouts import plan_file, stored_tensors
+from sd_scripts.models.targets import adapter_counts
 from test.models.conftest import read_data
 from test.tiny import tiny_networks
 
@@ -17,14 +18,23 @@ def real_layout(name):
     return {key: tuple(shape) for key, shape in read_data(f"layouts/{name}.json.gz").items()}
 
 
-def library_shapes(layout):
-    parts = plan_single_file(layout).parts
+def family(architecture):
+    return all_families()[architecture]
+
+
+def single_file_tensors(parts, architecture):
+    stored = [stored_tensors(part.layouts[0], parts[part.name]) for part in family(architecture).parts]
+    return {name: tensor for tensors in stored for name, tensor in tensors.items()}
+
+
+def library_shapes(layout, architecture):
+    parts = plan_file(family(architecture), layout).parts
     return {part: {n: s.shape(layout[s.key]) for n, s in sources.items()} for part, sources in parts.items()}
 
 
 @pytest.mark.parametrize(("name", "architecture"), REAL)
 def test_every_key_of_a_real_file_has_its_place(name, architecture):
-    plan = plan_single_file(real_layout(name))
+    plan = plan_file(family(architecture), real_layout(name))
     assert plan.unknown == plan.dropped == ()
     assert {part: len(sources) for part, sources in plan.parts.items()} == {
         "unet": 686,
@@ -36,7 +46,7 @@ def test_every_key_of_a_real_file_has_its_place(name, architecture):
 
 @pytest.mark.parametrize(("name", "architecture"), REAL)
 def test_names_are_those_of_diffusers(name, architecture):
-    plan = plan_single_file(real_layout(name))
+    plan = plan_file(family(architecture), real_layout(name))
     for part, expected in read_data(f"layouts/{name}_library.json.gz").items():
         assert {library: source.key for library, source in plan.parts[part].items()} == expected
 
@@ -46,7 +56,7 @@ def test_real_networks_take_every_tensor(name, architecture):
     from diffusers import AutoencoderKL, UNet2DConditionModel
     from transformers import CLIPTextConfig, CLIPTextModel
 
-    shapes = library_shapes(real_layout(name))
+    shapes = library_shapes(real_layout(name), architecture)
     with torch.device("meta"):
         networks = {
             "unet": UNet2DConditionModel(**unet_config(shapes["unet"], architecture)),
@@ -64,16 +74,16 @@ def test_real_networks_take_every_tensor(name, architecture):
 @pytest.mark.parametrize(("name", "architecture"), REAL)
 def test_a_real_layout_comes_back(name, architecture):
     layout = real_layout(name)
-    plan = plan_single_file(layout)
+    plan = plan_file(family(architecture), layout)
     stored = {key: torch.empty(shape, device="meta") for key, shape in layout.items()}
     parts = {part: {n: s.take(stored[s.key]) for n, s in sources.items()} for part, sources in plan.parts.items()}
-    back = single_file_tensors(parts, open_clip=architecture == "sd2")
+    back = single_file_tensors(parts, architecture)
     assert {n: tuple(t.shape) for n, t in back.items()} == {n: s for n, s in layout.items() if n not in plan.kept}
 
 
 def test_fused_attention_is_split_in_row_order():
     layout = real_layout("sd21")
-    sources = plan_single_file(layout).parts["te1"]
+    sources = plan_file(family("sd2"), layout).parts["te1"]
     rows = torch.arange(3 * 1024 * 2).view(3 * 1024, 2)
     taken = [sources[f"encoder.layers.7.self_attn.{n}_proj.weight"].take(rows) for n in "qkv"]
     assert torch.equal(torch.cat(taken), rows)
@@ -89,7 +99,7 @@ def test_averages_and_constants_are_dropped_and_the_rest_is_named():
     ]
     position_ids = "cond_stage_model.transformer.text_model.embeddings.position_ids"
     names = [*real_layout("sd15"), *extra, position_ids, "something.else"]
-    plan = plan_single_file(dict.fromkeys(names))
+    plan = plan_file(family("sd1"), dict.fromkeys(names))
     assert set(plan.dropped) == {*extra, position_ids}
     assert plan.unknown == ("something.else",)
     assert len(plan.parts["te1"]) == 196
@@ -97,7 +107,7 @@ def test_averages_and_constants_are_dropped_and_the_rest_is_named():
 
 def test_a_text_encoder_without_the_text_model_level_is_read():
     names = [name.replace("transformer.text_model.", "transformer.") for name in real_layout("sd15")]
-    plan = plan_single_file(dict.fromkeys(names))
+    plan = plan_file(family("sd1"), dict.fromkeys(names))
     assert len(plan.parts["te1"]) == 196
     assert plan.unknown == ()
 
@@ -117,8 +127,8 @@ def test_small_models_come_back_exactly(architecture, sizes):
     model = tiny_networks(architecture, **sizes)
     networks = {"unet": model.denoiser, "vae": model.vae, "te1": model.text_encoders[0]}
     parts = {part: dict(network.state_dict()) for part, network in networks.items()}
-    stored = single_file_tensors(parts, open_clip=architecture == "sd2")
-    plan = plan_single_file(stored)
+    stored = single_file_tensors(parts, architecture)
+    plan = plan_file(family(architecture), stored)
     assert (plan.kept, plan.dropped, plan.unknown) == ((), (), ())
     for part, tensors in parts.items():
         sources = plan.parts[part]
@@ -129,13 +139,14 @@ def test_small_models_come_back_exactly(architecture, sizes):
 
 @pytest.mark.parametrize("variant", ["sd15", "sd15__conv", "sd21", "sd21__conv"])
 def test_adapter_targets_have_the_names_order_and_sizes_of_lora_files(variant):
-    shapes = library_shapes(real_layout(variant[:4]))
+    architecture = {"sd15": "sd1", "sd21": "sd2"}[variant[:4]]
+    shapes = library_shapes(real_layout(variant[:4]), architecture)
     expected = read_data(f"lora_layouts/{variant}.json.gz")
     expected = expected.get("keys", expected)
     with_conv = variant.endswith("__conv")
-    targets = [target for target in sd_targets(shapes) if with_conv or not target.needs_conv_dim]
+    targets = [target for target in family(architecture).targets(shapes) if with_conv or not target.needs_conv_dim]
     assert [target.name for target in targets] == list(dict.fromkeys(key.split(".")[0] for key in expected))
-    counts = adapter_counts(shapes, 4, 4 if with_conv else None)
+    counts = adapter_counts(family(architecture), shapes, 4, 4 if with_conv else None)
     text_layers = 12 if variant.startswith("sd15") else 23
     modules = {part: modules for part, (modules, _) in counts.items()}
     assert modules == {"te1": 6 * text_layers, "unet": 278 if with_conv else 192}

@@ -1,9 +1,10 @@
-"""Key maps of the CLIP text encoders: Hugging Face names (SD 1.x) and OpenCLIP names (SD 2.x) to CLIPTextModel."""
+"""Key maps of the CLIP text encoders: Hugging Face's names and OpenCLIP's to CLIPTextModel."""
 
 from __future__ import annotations
 
 from collections.abc import Collection
 
+from sd_scripts.models.family import Layout
 from sd_scripts.models.keymaps.core import KeyMap, count_indices
 
 _TOP = ("embeddings", "encoder", "final_layer_norm")
@@ -20,6 +21,16 @@ _QKV = ("q_proj", "k_proj", "v_proj")  # row order of the fused in_proj
 def clip_key_map(level: str = "text_model.") -> KeyMap:
     """Hugging Face's own names. Files have the level `text_model.`, which transformers 5 took out of its modules."""
     return KeyMap((name, level + name) for name in _TOP)
+
+
+def clip_layout(*prefixes: str) -> Layout:
+    """Hugging Face's names, with the level `text_model.` or, as some files have them, without."""
+    return Layout(
+        markers=("text_model.embeddings.token_embedding.weight", "embeddings.token_embedding.weight"),
+        read=lambda names: clip_key_map(clip_level(names)),
+        write=lambda names: clip_key_map(),
+        prefixes=prefixes,
+    )
 
 
 def clip_level(names: Collection[str]) -> str:

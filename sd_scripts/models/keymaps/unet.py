@@ -1,11 +1,12 @@
-"""Key map of the latent-diffusion U-Net (SD 1.x, 2.x): input/middle/output blocks to diffusers' down/mid/up blocks."""
+"""Key map of the latent-diffusion U-Net (SD 1.x, 2.x, SDXL): input/middle/output blocks to diffusers' down/mid/up blocks."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 
-from sd_scripts.models.keymaps.core import KeyMap, count_indices
+from sd_scripts.models.family import Layout, Part
+from sd_scripts.models.keymaps.core import KeyMap, count_indices, same_names
 
 _TOP = (
     ("time_embedding.linear_1", "time_embed.0"),
@@ -13,6 +14,8 @@ _TOP = (
     ("conv_in", "input_blocks.0.0"),
     ("conv_norm_out", "out.0"),
     ("conv_out", "out.2"),
+    ("add_embedding.linear_1", "label_emb.0.0"),  # of SDXL
+    ("add_embedding.linear_2", "label_emb.0.2"),
 )
 _RESNET = (
     ("norm1", "in_layers.0"),
@@ -53,6 +56,17 @@ class UNetShape:
 def unet_key_map(shape: UNetShape) -> KeyMap:
     """The map for any number of levels and resnets."""
     return KeyMap([*_TOP, *_down(shape), *_mid(), *_up(shape)])
+
+
+def unet_part() -> Part:
+    """The U-Net; files in the original names or in diffusers'."""
+    original = Layout(
+        markers=("input_blocks.0.0.weight",),
+        read=lambda names: unet_key_map(UNetShape.of_file(names)),
+        write=lambda names: unet_key_map(UNetShape.of_library(names)),
+        prefixes=("model.diffusion_model.",),
+    )
+    return Part("unet", "U-Net", "unet", (original, Layout(("conv_in.weight",), same_names, same_names)))
 
 
 def _down(shape: UNetShape) -> Iterator[tuple[str, str]]:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 
-from sd_scripts.models.keymaps.core import KeyMap, count_indices
+from sd_scripts.models.family import Layout, Part, Shapes
+from sd_scripts.models.keymaps.core import KeyMap, count_indices, same_names
 
 _TOP = ("quant_conv", "post_quant_conv")
 _SAME = ("conv_in", "conv_out")
@@ -46,7 +47,33 @@ def vae_key_map(shape: VAEShape) -> KeyMap:
         pairs.append((f"decoder.up_blocks.{level}.upsamplers.0.conv", f"decoder.up.{up}.upsample.conv"))
     linears = [name for name, _ in _ATTENTION if name != "group_norm"]
     attention = [f"{half}.mid_block.attentions.0.{name}.weight" for half in ("encoder", "decoder") for name in linears]
-    return KeyMap(pairs, conv1x1=attention)
+    return KeyMap(pairs, changes=dict.fromkeys(attention, "conv1x1"))
+
+
+def library_vae_key_map(names: Collection[str]) -> KeyMap:
+    """The map for diffusers' own files, old ones too."""
+    return old_vae_attention() if has_old_attention(names) else same_names(names)
+
+
+def vae_part(channels: int, option: str = "vae", prefixes: tuple[str, ...] = ("first_stage_model.",)) -> Part:
+    """The autoencoder of a family with so many latent channels; files in the original names or in diffusers'."""
+
+    def problem(shapes: Shapes) -> str | None:
+        found = shapes["decoder.conv_in.weight"][1] if "decoder.conv_in.weight" in shapes else None
+        return (
+            None
+            if found in (channels, None)
+            else f"is a VAE with {found} latent channels; this model's have {channels}"
+        )
+
+    original = Layout(
+        markers=("decoder.mid.block_1.conv1.weight",),
+        read=lambda names: vae_key_map(VAEShape.of_file(names)),
+        write=lambda names: vae_key_map(VAEShape.of_library(names)),
+        prefixes=prefixes,
+    )
+    library = Layout(("decoder.mid_block.resnets.0.conv1.weight",), library_vae_key_map, same_names)
+    return Part("vae", "VAE", "vae", (original, library), option, problem)
 
 
 def old_vae_attention() -> KeyMap:

@@ -14,12 +14,7 @@ from sd_scripts.options.schema import specs
 from sd_scripts.options.text_encoders import TextEncoders
 
 # Files that a family cannot do without; what the base model may hold itself is not among them.
-NEEDED_FILES = {
-    "flux": ("clip_l", "t5xxl", "ae"),
-    "chroma": ("t5xxl", "ae"),
-    "anima": ("qwen3", "vae"),
-    "hunyuan_image": ("text_encoder", "byt5", "vae"),
-}
+NEEDED_FILES = {name: family.needs for name, family in FAMILIES.items() if family.needs}
 LOOKED_AT_LATER = ("pretrained_model_name_or_path", "vae", "tokenizer_cache_dir")  # with their content, or made anew
 ALWAYS_SO = {
     "mem_eff_attn": "PyTorch's own attention saves memory too and is used",

@@ -28,9 +28,7 @@ MODULE_FAMILIES = {
     "networks.lokr": ("unet", "anima"),
 }
 # Text encoders that an adapter can have rates for, in the order of text_encoder_lr.
-ENCODERS = {
-    "sd1": 1, "sd2": 1, "sdxl": 2, "sd3": 3, "flux": 2, "chroma": 2, "lumina": 1, "anima": 1, "hunyuan_image": 0,
-}  # fmt: skip
+ENCODERS = {name: family.text_rates for name, family in FAMILIES.items()}
 BLOCK_RATES = 23
 
 
