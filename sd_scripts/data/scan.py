@@ -7,9 +7,10 @@ in full within a time limit. What was found is kept in an index, so that the nex
 from __future__ import annotations
 
 import importlib.util
+import logging
 import os
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
@@ -24,9 +25,13 @@ from sd_scripts.data.scan_index import FolderIndex, KnownPicture, load_index, sa
 from sd_scripts.data.words import shown
 from sd_scripts.errors import UserError
 
+logger = logging.getLogger(__name__)
+
 THREADS = 8  # for folders on slow disks, where a read mostly waits
 # Seconds; from here on reads wait for the disk. In memory one takes 20 us, and threads would be in each other's way.
 SLOW_READ = 0.0003
+PROGRESS_SECONDS = 5.0  # between two messages
+LARGE_PIXELS = 80_000_000  # larger pictures are looked at closely: Pillow refuses the largest
 DECODE_SECONDS = 1.0
 DECODE_MOST = 1000  # pictures; larger sets are not decoded to the end before the cache does it
 
@@ -175,7 +180,7 @@ class FolderScan:
             else:
                 new.append(picture)
         self.was_indexed = not new and bool(found)
-        for picture, result in zip(new, _in_parallel(self._probe, new), strict=True):
+        for picture, result in zip(new, self._probe_all(new), strict=True):
             self._index.contents.pop(picture.name, None)
             self._is_changed = True
             if isinstance(result, str):
@@ -262,6 +267,17 @@ class FolderScan:
             index.folder_mtime_ns,
         )
 
+    def _probe_all(self, pictures: Sequence[PictureFile]) -> list[KnownPicture | str]:
+        results: list[KnownPicture | str] = []
+        said = time.monotonic()
+        for part in _in_parts(self._probe, pictures):
+            results += part
+            if time.monotonic() - said > PROGRESS_SECONDS:
+                said = time.monotonic()
+                folder = shown(self.listing.path)
+                logger.info("%s: looked at %d of %d pictures", folder, len(results), len(pictures))
+        return results
+
     def _probe(self, picture: PictureFile) -> KnownPicture | str:
         """The picture's header, or what is wrong with it."""
         name, size, mtime_ns = picture
@@ -270,7 +286,7 @@ class FolderScan:
             plain = read_header(path, size)
         except OSError as problem:
             return f"cannot be opened: {problem.strerror or problem}"
-        if plain is not None:
+        if plain is not None and plain[0] * plain[1] < LARGE_PIXELS:
             return (size, mtime_ns, *plain, 0)
         try:
             header = probe(Path(path))
@@ -298,25 +314,23 @@ class FolderScan:
 T = TypeVar("T")
 
 
-def _in_parallel(function: Callable[[PictureFile], T], items: Sequence[PictureFile]) -> list[T]:
-    """`function` of each item; in threads where the first few show that the disk is slow."""
-    if not items:
-        return []
+def _in_parts(function: Callable[[PictureFile], T], items: Sequence[PictureFile]) -> Iterator[list[T]]:
+    """`function` of each item, in order, part by part; in threads where the first few show that the disk is slow."""
     first, rest = items[:32], items[32:]
     results, seconds = [], []
     for item in first:
         began = time.perf_counter()
         results.append(function(item))
         seconds.append(time.perf_counter() - began)
-    # The median: on a busy machine some take long that do not wait for the disk.
-    if sorted(seconds)[len(seconds) // 2] < SLOW_READ or not rest:
-        return results + [function(item) for item in rest]
+    yield results
     size = max(1, min(64, len(rest) // (4 * THREADS)))  # a task for every item costs as much as the work itself
     parts = [rest[at : at + size] for at in range(0, len(rest), size)]
+    # The median: on a busy machine some take long that do not wait for the disk.
+    if not parts or sorted(seconds)[len(seconds) // 2] < SLOW_READ:
+        yield from ([function(item) for item in part] for part in parts)
+        return
     with ThreadPoolExecutor(THREADS) as pool:
-        for found in pool.map(lambda part: [function(item) for item in part], parts):
-            results += found
-    return results
+        yield from pool.map(lambda part: [function(item) for item in part], parts)
 
 
 def _damage(path: Path, deadline: float) -> str | None:

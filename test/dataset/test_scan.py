@@ -2,6 +2,7 @@
 
 import io
 import os
+import struct
 import time
 from pathlib import Path
 
@@ -184,6 +185,20 @@ def test_empty_and_cut_and_mislabelled_files_are_counted_and_named(picture, plan
     made = plan(on_bad_image="skip")
     assert {sample.path.name for sample in made.samples} == {"good.png", "other.png", "really a png.jpg"}
     assert made.summary()["folders"][0]["bad"] == 3
+
+
+def test_a_picture_that_is_too_large_is_said_before_the_run(picture, plan):
+    path = picture("1_cat/a.bmp")
+    sizes = struct.pack("<IiiHHIIiiII", 40, 20_000, 20_000, 1, 24, 0, 0, 0, 0, 0, 0)
+    path.write_bytes(struct.pack("<2sIII", b"BM", 54, 0, 54) + sizes)
+    assert "more than 178 million pixels" in texts(plan(), "error")
+
+
+def test_long_looks_say_how_far_they_are(monkeypatch, caplog, ten_pictures, plan):
+    monkeypatch.setattr(scan, "PROGRESS_SECONDS", 0.0)
+    with caplog.at_level("INFO"):
+        plan()
+    assert "looked at 10 of 10 pictures" in caplog.text
 
 
 @pytest.mark.parametrize(
