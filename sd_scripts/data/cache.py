@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sd_scripts.data.cache_fill import Encode, Filler, Progress
 from sd_scripts.data.cache_keys import LatentRecipe
-from sd_scripts.data.cache_store import Writers
+from sd_scripts.data.cache_store import Writers, first_process_first
 from sd_scripts.data.cache_work import CacheReport, DiskWork, Entries, MemoryWork
 from sd_scripts.data.old_latents import OldFiles
 
@@ -77,7 +76,7 @@ class LatentCache:
             if to_disk
             else MemoryWork(plan, recipes, half)
         )
-        with _first_process_first(rank, wait_for_all):
+        with first_process_first(rank, wait_for_all):
             work.open()
         filler = Filler(
             work,
@@ -113,13 +112,3 @@ class LatentCache:
         if mask is not None:
             mask = (mask.flip(1) if is_flipped else mask).float() / 255
         return self._entries.latents(number, is_flipped), mask
-
-
-@contextmanager
-def _first_process_first(rank: int, wait_for_all: Callable[[], None]) -> Iterator[None]:
-    """Within it the first process goes ahead and the others follow: what it mends they need not."""
-    if rank:
-        wait_for_all()
-    yield
-    if not rank:
-        wait_for_all()

@@ -5,7 +5,9 @@ Each picture folder has its store, a hidden folder beside the pictures. It moves
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import errno
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -189,3 +191,34 @@ class StoredRows:
 
     def read(self, at: int) -> Tensor:
         return self.reader.read(int(self.part_of[at]), self.records[at])
+
+
+@contextmanager
+def first_process_first(rank: int, wait_for_all: Callable[[], None]) -> Iterator[None]:
+    """Within it the first process goes ahead and the others follow: what it mends they need not."""
+    if rank:
+        wait_for_all()
+    yield
+    if not rank:
+        wait_for_all()
+
+
+@contextmanager
+def writing_problems(folders: Sequence[Path], option: str) -> Iterator[None]:
+    """Turns what goes wrong in writing into words.
+
+    Args:
+        option: the one that asked for it.
+    """
+    try:
+        yield
+    except OSError as problem:
+        place = store_folder(folders[0])
+        if problem.errno == errno.ENOSPC:
+            text = f"no space left to write {place} - free some, or set {option} = false"
+        else:
+            text = (
+                f"cannot write {place}: {problem.strerror or problem} - make the folder writable,"
+                f" or set {option} = false to keep the cache in memory"
+            )
+        raise UserError(text) from problem

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import threading
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -16,11 +15,10 @@ import torch
 from sd_scripts.data.cache_files import CacheEntryProblem, FileContent, PartWriter
 from sd_scripts.data.cache_fill import Prepared
 from sd_scripts.data.cache_keys import EntryKeys, LatentRecipe, content_hash, digest
-from sd_scripts.data.cache_store import Store, StoredRows, Writers, relative_name, store_folder
+from sd_scripts.data.cache_store import Store, StoredRows, Writers, relative_name, writing_problems
 from sd_scripts.data.old_latents import OldFile, OldFiles, OldLatentsProblem, read_old
 from sd_scripts.data.pictures import load_picture
 from sd_scripts.data.words import counted, name_some
-from sd_scripts.errors import UserError
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -248,7 +246,7 @@ class DiskWork(_Work):
         self._put(sample, prepared.content, self._tensors(prepared))
 
     def close(self) -> None:
-        with _writing_problems(self._store.folders):
+        with writing_problems(self._store.folders, "cache_latents_to_disk"):
             self._writers.close()
 
     def entries(self) -> _OnDisk:
@@ -366,7 +364,7 @@ class DiskWork(_Work):
     def _writing(self, sample: Sample) -> Iterator[PartWriter]:
         """The writer for a sample, for one thread at a time."""
         folder = self._folder(sample)
-        with self._lock, _writing_problems([folder]):
+        with self._lock, writing_problems([folder], "cache_latents_to_disk"):
             yield self._writers.of(folder)
 
 
@@ -424,20 +422,3 @@ class _OnDisk:
 def old_source(old: OldFile) -> bytes:
     """What an entry comes from that another program has made."""
     return digest("old", old.identity)
-
-
-@contextmanager
-def _writing_problems(folders: Sequence[Path]) -> Iterator[None]:
-    """Turns what goes wrong in writing into words."""
-    try:
-        yield
-    except OSError as problem:
-        place = store_folder(folders[0])
-        if problem.errno == errno.ENOSPC:
-            text = f"no space left to write {place} - free some, or set cache_latents_to_disk = false"
-        else:
-            text = (
-                f"cannot write {place}: {problem.strerror or problem} - make the folder writable,"
-                " or set cache_latents_to_disk = false to keep the cache in memory"
-            )
-        raise UserError(text) from problem

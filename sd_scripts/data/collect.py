@@ -124,6 +124,7 @@ class _Collector:
             listing = self._scanner.folder(subset.folder).listing
             self.problems += preflight.check_captions(counts, samples, listing, subset, self.option)
         self.problems += preflight.check_masks(counts, subset)
+        self.problems += preflight.check_cached_captions(subset, self.options)
         self.problems += preflight.check_augmentation(subset, self.options, samples, has_guides=self.role == "control")
         self.folders.append(counts)
         self.subsets.append(subset)

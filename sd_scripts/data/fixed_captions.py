@@ -1,4 +1,4 @@
-"""Captions that are the same at every use, so that their encoding can be cached; and what keeps them from being so."""
+"""Captions that are the same at every use, so that their encoding can be cached."""
 
 from __future__ import annotations
 
@@ -7,27 +7,12 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from sd_scripts.data.captions import Progress, caption_for_use
-from sd_scripts.data.wildcards import choose_wildcards
 
 if TYPE_CHECKING:
     from sd_scripts.data.plan import DataPlan, Sample
     from sd_scripts.options.dataset import Captions
 
-# Each makes captions differ from use to use. Leaving a caption out does not count: the empty one is cached too.
-CHANGING = ("shuffle_caption", "caption_tag_dropout_rate", "token_warmup_step")
 _DROPS_NONE = {"caption_dropout_rate": 0.0, "caption_dropout_every_n_epochs": 0}
-
-
-def changing_options(options: Captions) -> list[str]:
-    """Names of the options by which captions change from use to use."""
-    return [name for name in CHANGING if getattr(options, name)]
-
-
-def is_fixed(sample: Sample, options: Captions) -> bool:
-    """Whether wildcards leave a sample's caption as it is."""
-    if not options.enable_wildcard:
-        return True
-    return len(sample.lines) < 2 and len({_resolved(sample.caption, draws) for draws in range(4)}) == 1
 
 
 def fixed_captions(plan: DataPlan) -> list[str]:
@@ -50,7 +35,3 @@ def captions_by_sample(plan: DataPlan) -> Iterator[tuple[str, Sample]]:
 
 def _drops(options: Captions) -> bool:
     return options.caption_dropout_rate > 0 or options.caption_dropout_every_n_epochs > 0
-
-
-def _resolved(text: str, seed: int) -> str:
-    return choose_wildcards(text, random.Random(seed))

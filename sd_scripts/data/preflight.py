@@ -13,7 +13,9 @@ from sd_scripts.data.images import UNREADABLE_REMEDY
 from sd_scripts.data.scan import CAPTION_SUFFIXES, FolderListing, list_folder
 from sd_scripts.data.wildcards import has_unbalanced_braces
 from sd_scripts.data.words import counted, name_some, shown
+from sd_scripts.options.implied import caches_all_text
 from sd_scripts.options.problems import Problem, error, note, warning
+from sd_scripts.options.rules.captions import CHANGE_THE_CAPTION
 
 if TYPE_CHECKING:
     from sd_scripts.data.plan import FolderCounts, Sample
@@ -124,6 +126,21 @@ def _check_faces(subset: Subset, samples: Sequence[Sample]) -> list[Problem]:
     )
     return [
         warning("face_crop_aug_range", text, "they are cut in the middle; names end in _x_y_width_height of the face")
+    ]
+
+
+def check_cached_captions(subset: Subset, options: DatasetOptions) -> list[Problem]:
+    """What a subset of a dataset file sets against cached captions; the rules look at the options of the run itself."""
+    if not caches_all_text(options):
+        return []
+    return [
+        error(
+            name,
+            f"of {shown(subset.path)} {what} at each use, which cached captions cannot",
+            f"set cache_text_encoder_outputs = false, or leave {name} off",
+        )
+        for name, what in CHANGE_THE_CAPTION.items()
+        if getattr(subset.options, name) and not getattr(options, name)
     ]
 
 

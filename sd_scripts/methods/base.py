@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from sd_scripts.adapters.metadata import DataSummary, RunSummary
-from sd_scripts.models.base import Architecture, Tokens
+from sd_scripts.models.base import Architecture, Text, Tokens
 from sd_scripts.options.output import SavePrecision
 
 
@@ -38,10 +38,16 @@ class Trainee(nn.Module):
         self._architecture = architecture
         self._trains_text = trains_text
 
-    def forward(self, noisy: Tensor, timesteps: Tensor, tokens: Tokens) -> Tensor:
-        """The denoiser's prediction (b, c, h, w) for noisy latents, integer timesteps (b,) and captions."""
-        with nullcontext() if self._trains_text else torch.no_grad():
-            text = self._architecture.encode_text(tokens)
+    def drop_text_encoders(self) -> None:
+        """Captions are encoded already: the text encoders take part in no step, and need no device."""
+        self.text_encoders = nn.ModuleList()
+
+    def forward(self, noisy: Tensor, timesteps: Tensor, tokens: Tokens | None, text: Text | None = None) -> Tensor:
+        """The denoiser's prediction (b, c, h, w) for noisy latents, timesteps (b,) and captions, encoded or not."""
+        if text is None:
+            assert tokens is not None
+            with nullcontext() if self._trains_text else torch.no_grad():
+                text = self._architecture.encode_text(tokens)
         return self._architecture.predict(noisy, timesteps, text)
 
 

@@ -102,7 +102,7 @@ def sample_picture(
 def _guidance_texts(architecture: Architecture, prompt: str, negative: str, settings: SampleSettings) -> Text:
     """The prompt alone, or with guidance the negative prompt and the prompt as a batch of two."""
     captions = [prompt] if settings.scale == 1 else [negative, prompt]
-    return architecture.encode_text(architecture.tokenize(captions))
+    return architecture.encode_prompts(captions)
 
 
 def _sample_latents(architecture: Architecture, text: Text, settings: SampleSettings) -> Tensor:

@@ -20,11 +20,11 @@ CHANGE_THE_CAPTION = {
     "token_warmup_step": "changes the number of tags",
     "enable_wildcard": "draws a text",
 }
-ONE_ENCODER_STATE = ("sdxl", "lumina", "anima")  # captions are cached as a whole, for all encoders at once
+ONE_ENCODER_STATE = ("sd1", "sd2", "sdxl", "lumina", "anima")  # captions are cached for all encoders at once
 
 
 def cached_captions_do_not_change(options: Caching, families: Families) -> Iterator[Problem]:
-    if not caches_text(options) or not some_are(families, "sdxl", "dit"):
+    if not caches_text(options):
         return
     for name, what in CHANGE_THE_CAPTION.items():
         if getattr(options, name, False):
@@ -44,7 +44,7 @@ def cached_encoders_are_not_trained(options: Caching, families: Families) -> Ite
     if not caches_all_text(options) or not trains_text_encoders(options):
         return
     remedy = "set cache_text_encoder_outputs = false"
-    if isinstance(options, TextualInversion) and some_are(families, "sdxl"):
+    if isinstance(options, TextualInversion):
         yield error("cache_text_encoder_outputs", "the new word changes what the text encoders say", remedy)
     elif isinstance(options, Network) and all_are(families, *ONE_ENCODER_STATE):
         yield error(
@@ -52,7 +52,7 @@ def cached_encoders_are_not_trained(options: Caching, families: Families) -> Ite
             "the text encoder is trained, so what it says changes",
             f"set network_train_unet_only = true, or {remedy.removeprefix('set ')}",
         )
-    elif isinstance(options, FullTraining) and all_are(families, "sdxl", "sd3") and not options.use_t5xxl_cache_only:
+    elif isinstance(options, FullTraining) and all_are(families, "clip", "sd3") and not options.use_t5xxl_cache_only:
         yield error(
             "train_text_encoder",
             "what the text encoders say is cached, so they cannot be trained",

@@ -9,7 +9,10 @@ SD = ("sd1", "sd2")
 CASES = [
     *[
         (captions.cached_captions_do_not_change, "adapter", family, {cache: True, name: value}, (name, "error"))
-        for family, cache in (("sdxl", "cache_text_encoder_outputs"), ("flux", "cache_text_encoder_outputs_to_disk"))
+        for family, cache in (
+            ("sd1", "cache_text_encoder_outputs"), ("sdxl", "cache_text_encoder_outputs"),
+            ("flux", "cache_text_encoder_outputs_to_disk"),
+        )
         for name, value in (
             ("shuffle_caption", True), ("caption_tag_dropout_rate", 0.1), ("token_warmup_step", 5),
             ("enable_wildcard", True),
@@ -25,10 +28,10 @@ CASES = [
     ),
     (captions.cached_captions_do_not_change, "adapter", "anima", CACHED | {"caption_dropout_rate": 0.1}, None),
     (captions.cached_captions_do_not_change, "adapter", "sdxl", {"shuffle_caption": True}, None),
-    (captions.cached_captions_do_not_change, "adapter", "sd1", CACHED | {"shuffle_caption": True}, None),
+    (captions.cached_captions_do_not_change, "adapter", "sd1", CACHED | {"caption_dropout_rate": 0.1}, None),
     *[
         (captions.cached_encoders_are_not_trained, "adapter", family, CACHED, ("cache_text_encoder_outputs", "error"))
-        for family in ("sdxl", "anima", "lumina")
+        for family in ("sd1", "sd2", "sdxl", "anima", "lumina")
     ],
     (
         captions.cached_encoders_are_not_trained, "textual_inversion", "sdxl", CACHED,
@@ -39,7 +42,7 @@ CASES = [
             captions.cached_encoders_are_not_trained, "full", family, CACHED | {"train_text_encoder": True},
             ("train_text_encoder", "error"),
         )
-        for family in ("sdxl", "sd3")
+        for family in ("sd1", "sdxl", "sd3")
     ],
     (captions.cached_encoders_are_not_trained, "adapter", "sdxl", CACHED | UNET_ONLY, None),
     (captions.cached_encoders_are_not_trained, "adapter", "sdxl", CACHED | {"text_encoder_lr": [0.0]}, None),
