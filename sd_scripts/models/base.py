@@ -9,6 +9,9 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, Protocol
 
+from sd_scripts.models.families import all_families
+from sd_scripts.models.family import DENOISER, VAE, LatentSpec, ModelFamily
+
 if TYPE_CHECKING:  # the GUI and the checks read this module's names without torch
     import torch
     from PIL import Image
@@ -17,16 +20,6 @@ if TYPE_CHECKING:  # the GUI and the checks read this module's names without tor
     from sd_scripts.models.blocks import Blocks
     from sd_scripts.models.flow_schedule import FlowSchedule
     from sd_scripts.models.noise_schedule import NoiseSchedule
-
-
-@dataclass(frozen=True)
-class LatentSpec:
-    """How pictures become latents (channels, h/downscale, w/downscale): `latents = (vae_sample - shift) * scale`."""
-
-    channels: int
-    downscale: int
-    scale: float
-    shift: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -69,6 +62,7 @@ class AdapterTarget:
     modules: tuple[nn.Module, ...]
     is_conv3x3: bool = False  # takes conv_dim as its rank
     needs_conv_dim: bool = False  # in a resnet or a sampler, linear ones too: trained only when conv_dim is set
+    block: int | None = None  # that ranks and rates by block count it to
 
 
 class Architecture(ABC):
@@ -77,16 +71,40 @@ class Architecture(ABC):
     Networks are plain modules of diffusers/transformers. All tensors are on `device`/dtype of the module they enter.
     """
 
-    name: ClassVar[str]  # "sd1", "sd2"
-    divisor: ClassVar[int]  # picture sides must be multiples of this many px
+    name: ClassVar[str]  # of its family: "sd1", "sdxl"
 
     denoiser: nn.Module
     vae: nn.Module
     text_encoders: tuple[nn.Module, ...]  # in the order of part names te1, te2, …
     encoded_texts: EncodedTexts | None = None  # set where captions are cached and the text encoders were freed
-    latent: LatentSpec
     device: torch.device  # where networks compute; one that is `at_hand` only now and then may rest elsewhere
     schedule: NoiseSchedule | FlowSchedule  # which of the two says what the model predicts
+
+    @property
+    def family(self) -> ModelFamily:
+        """What is known of it without loading it."""
+        return all_families()[self.name]
+
+    @property
+    def latent(self) -> LatentSpec:
+        """How pictures become latents."""
+        return self.family.latent
+
+    @property
+    def divisor(self) -> int:
+        """Picture sides must be multiples of this many px."""
+        return self.family.divisor
+
+    @property
+    def networks(self) -> dict[str, nn.Module]:
+        """The networks by the names of their parts; without text encoders that were freed."""
+        encoders = [part.name for part in self.family.parts if part.is_text_encoder]
+        return {DENOISER: self.denoiser, VAE: self.vae, **dict(zip(encoders, self.text_encoders, strict=False))}
+
+    @property
+    def predicts_v(self) -> bool:
+        """Whether it is a noise model that predicts velocity."""
+        return getattr(self.schedule, "prediction", None) == "v"
 
     @abstractmethod
     def tokenize(self, captions: Sequence[str]) -> Tokens:
@@ -100,6 +118,25 @@ class Architecture(ABC):
     @abstractmethod
     def encode_text(self, tokens: Tokens) -> Text:
         """Run the text encoder(s); keeps gradients when they are enabled."""
+
+    def encode_prompts(self, prompts: Sequence[str]) -> Text:
+        """Encoded prompts of samples: from the cache, where the text encoders were freed."""
+        if self.encoded_texts is None:
+            return self.encode_text(self.tokenize(prompts))
+        return self.encoded_texts.of(prompts).mapped(lambda tensor: tensor.to(self.device))
+
+    def free_text_encoders(self, texts: EncodedTexts, *, keeps_weights: bool) -> None:
+        """From now on take captions and prompts from `texts`; the text encoders leave the device.
+
+        Args:
+            keeps_weights: in main memory, as `save` will write them; else they are dropped.
+        """
+        self.encoded_texts = texts
+        if keeps_weights:
+            for encoder in self.text_encoders:
+                encoder.to("cpu")
+        else:
+            self.text_encoders = ()
 
     def encode_prompts(self, prompts: Sequence[str]) -> Text:
         """Encoded prompts of samples: from the cache, where the text encoders were freed."""
@@ -134,9 +171,15 @@ class Architecture(ABC):
         """The denoiser's output for noisy latents at timesteps (b,), in the schedule's prediction type: whole numbers, or
         for flow matching 1000 sigma, and the velocity noise - latents."""
 
-    @abstractmethod
     def adapter_targets(self) -> Iterator[AdapterTarget]:
         """Every weight that adapters may train, in the order of LoRA files; 3x3 convolutions included."""
+        networks = self.networks
+        shapes = {part: {n: tuple(p.shape) for n, p in net.named_parameters()} for part, net in networks.items()}
+        for target in self.family.targets(shapes):
+            modules = tuple(networks[target.part].get_submodule(module) for module in target.modules)
+            yield AdapterTarget(
+                target.name, target.part, modules, target.is_conv3x3, target.needs_conv_dim, target.block
+            )
 
     @abstractmethod
     def set_gradient_checkpointing(self, enabled: bool) -> None:
