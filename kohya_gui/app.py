@@ -63,13 +63,16 @@ def _fill(page: gr.Blocks, context: Context) -> None:
     def show_run(name: str) -> list:
         return [gr.Tabs(selected="runs"), name, {}]
 
-    def restore() -> list[gr.HTML]:
-        return [opened(context.drafts.load(tab.form)) for tab in made]
+    def restore() -> list:
+        forms = [opened(context.drafts.load(tab.form)) for tab in made]
+        return [*forms, *(gr.Dropdown(choices=context.presets[tab.form.name].names()) for tab in made)]
 
     for tab in made:
         training.connect(context, tab, show_run, [tabs, runs_tab.chosen, runs_tab.seen])
     runs.connect(context, runs_tab, [tab.live for tab in made], [tab.stop for tab in made], page)
-    page.load(restore, None, [tab.fields for tab in made], show_progress="hidden")
+    page.load(
+        restore, None, [*(tab.fields for tab in made), *(tab.presets.choice for tab in made)], show_progress="hidden"
+    )
     scripts_html()
     gr.HTML(DIALOG, js_on_load=asset("browse.js"), server_functions=[browse.list_for_page], elem_id="gui-browse")
 

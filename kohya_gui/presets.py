@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from kohya_gui.form_values import FieldValue, from_state
-from kohya_gui.forms import FAMILY, FORMS, TrainingForm
+from kohya_gui.forms import FAMILY, FORMS, HIDDEN, TrainingForm
 from kohya_gui.network_items import gather
 from sd_scripts.errors import UserError
 from sd_scripts.options.build import build, stranger
@@ -124,7 +124,7 @@ def load_settings(path: Path, form: TrainingForm) -> Loaded:
     """
     file = load_file(path)
     notes = [(LEVELS[finding.kind], str(finding)) for finding in file.findings]
-    unknown = [name for name in file.values if name not in form.specs]
+    unknown = [name for name in file.values if name not in form.specs and name not in HIDDEN]
     notes += [("warning", str(stranger(name, form.specs))) for name in unknown]
     values = {name: value for name, value in file.values.items() if name in form.specs}
     if file.architecture in form.families:

@@ -12,7 +12,7 @@ import gradio as gr
 
 from kohya_gui.context import Context
 from kohya_gui.form_values import State, read_state, to_state
-from kohya_gui.forms import TrainingForm
+from kohya_gui.forms import FAMILY, TrainingForm
 from kohya_gui.plan_view import plan_html
 from kohya_gui.planning import check
 from kohya_gui.presets import Loaded, PresetFolder, load_settings, preset_toml
@@ -144,7 +144,7 @@ def connect(
 
 def loaded_html(loaded: Loaded, form: TrainingForm) -> str:
     """What a file gave, and a list of what was changed or left aside on the way."""
-    count = len(loaded.values)
+    count = len([name for name in loaded.values if name != FAMILY])
     text = f"Loaded {loaded.source}: {count} {'option' if count == 1 else 'options'}; all others have their defaults."
     parts = [good(text)]
     if loaded.meant_for:

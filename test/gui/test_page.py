@@ -270,6 +270,9 @@ def test_a_preset_is_saved_and_loaded_with_one_click_each(page):
     said(page, "Loaded")
     assert field(page, "network_dim").input_value() == "77"
     assert field(page, "flip_aug").is_checked()
+    page.reload()
+    page.locator("#gui-lora-preset input").click()
+    page.get_by_role("option", name="user_presets/mine 桌面").wait_for()
 
 
 def test_an_old_json_preset_loads_at_once_over_any_form(page, tmp_path):

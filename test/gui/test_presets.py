@@ -128,6 +128,11 @@ def test_broken_and_other_files_are_refused_with_words(tmp_path, name, content, 
         loaded(tmp_path, content, name=name)
 
 
+def test_settings_of_a_run_load_without_its_folder(tmp_path):
+    found = loaded(tmp_path, "network_dim = 3\nrun_dir = 'runs/x'\n", name="config.toml")
+    assert found.values == {"network_dim": 3} and [words for level, words in found.notes if level != "note"] == []
+
+
 def test_a_byte_order_mark_does_no_harm(tmp_path):
     (tmp_path / "a.toml").write_bytes("\ufeffnetwork_dim = 3\n".encode())
     assert load_settings(tmp_path / "a.toml", LORA).values == {"network_dim": 3}
