@@ -138,26 +138,6 @@ class Architecture(ABC):
         else:
             self.text_encoders = ()
 
-    def encode_prompts(self, prompts: Sequence[str]) -> Text:
-        """Encoded prompts of samples: from the cache, where the text encoders were freed."""
-        if self.encoded_texts is None:
-            return self.encode_text(self.tokenize(prompts))
-        device = next(self.denoiser.parameters()).device
-        return self.encoded_texts.of(prompts).mapped(lambda tensor: tensor.to(device))
-
-    def free_text_encoders(self, texts: EncodedTexts, *, keeps_weights: bool) -> None:
-        """From now on take captions and prompts from `texts`; the text encoders leave the device.
-
-        Args:
-            keeps_weights: in main memory, as `save` will write them; else they are dropped.
-        """
-        self.encoded_texts = texts
-        if keeps_weights:
-            for encoder in self.text_encoders:
-                encoder.to("cpu")
-        else:
-            self.text_encoders = ()
-
     @abstractmethod
     def encode_image(self, pixels: Tensor, generator: torch.Generator | None = None) -> Tensor:
         """Latents (b, c, h/8, w/8), scaled and shifted as the denoiser wants them, from pixels (b, 3, h, w) in -1…1."""
