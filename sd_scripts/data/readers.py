@@ -124,9 +124,9 @@ class SubsetReader:
             if name not in files:
                 content.bad[entry.path] = self._why_not(folder, name)
                 continue
-            for second in filter(None, (entry.mask, entry.control)):
-                if second.name not in self._files_in(second.parent):
-                    content.bad[second] = self._why_not(second.parent, second.name)
+            if bad := self._bad_seconds(entry):
+                content.bad |= bad
+                continue
             header = self._scanner.folder(folder).headers[name]
             content.found.append(
                 Found(entry.path, *files[name], header, entry.lines, entry.caption_source, entry.mask, entry.control)
@@ -135,6 +135,14 @@ class SubsetReader:
             text = f"{len(doubles)} pictures stand twice, the second time is not used: {shown(doubles[0])}"
             content.problems.append(warning(option, text, "remove one, or raise num_repeats"))
         return content
+
+    def _bad_seconds(self, entry: Entry) -> dict[Path, str]:
+        """The mask and the guiding picture that an entry names and that cannot be used."""
+        return {
+            second: self._why_not(second.parent, second.name)
+            for second in (entry.mask, entry.control)
+            if second is not None and second.name not in self._files_in(second.parent)
+        }
 
     def _files_in(self, folder: Path) -> dict[str, tuple[int, int]]:
         """Bytes and time of the usable pictures of a folder, by name; none if there is no such folder."""
@@ -178,8 +186,10 @@ class SubsetReader:
         check = pairs.check_guides if role == "control" else pairs.check_masks
         content.problems += check(pairing, folder, "conditioning_data_dir")
         used = set(pairing.partners.values())
-        content.bad |= {folder / name: text for name, text in scan.problems.items() if folder / name in used}
-        content.found = [replace(found, **{role: pairing.partners.get(found.path.name)}) for found in content.found]
+        bad = {folder / name: text for name, text in scan.problems.items() if folder / name in used}
+        content.bad |= bad
+        paired = [(found, pairing.partners.get(found.path.name)) for found in content.found]
+        content.found = [replace(found, **{role: partner}) for found, partner in paired if partner not in bad]
         return None
 
     def _check_given(self, content: SubsetContent) -> None:

@@ -60,6 +60,14 @@ def test_a_guide_that_cannot_be_read_is_named(picture, guided):
     assert "guides/b.png is empty" in message.replace("\\", "/")
 
 
+def test_pictures_whose_guide_cannot_be_read_are_left_out_on_request(picture, guided):
+    picture("guides/a.png")
+    picture("guides/b.png").write_bytes(b"")
+    made = guided(on_bad_image="skip")
+    assert [sample.path.name for sample in made.samples] == ["a.png"]
+    assert not texts(made, "error")
+
+
 def test_no_folder_of_guides_is_an_error(tmp_path, guided):
     assert "conditioning_data_dir" in texts(guided(conditioning_data_dir=None), "error")
     assert "is no folder" in texts(guided(conditioning_data_dir=str(tmp_path / "gone")), "error")
@@ -152,7 +160,7 @@ def test_a_mask_of_any_size_lies_on_its_picture(tmp_path, picture, masked, size,
     maker = BatchMaker(made, None, None, seed=3, total_steps=1)
     flips = set()
     for epoch in range(12):
-        batch = maker[BatchKey(epoch, 0, ((0, 0),))].batch
+        batch = maker.make(BatchKey(epoch, 0, ((0, 0),))).batch
         pixels, weights = batch.pixels[0].float().mean(0), batch.masks[0, 0]
         assert weights.shape == pixels.shape == made.samples[0].bucket[::-1]
         differs = (pixels > 125) != (weights > 0.5)
@@ -190,7 +198,7 @@ def test_the_masked_area_does_not_change_the_gradient(tmp_path, picture, masked)
     values = np.zeros((64, 64))
     values[:, 32:] = 255
     write_mask(tmp_path, "a.png", values)
-    batch = BatchMaker(masked(), None, None, seed=0, total_steps=1)[BatchKey(0, 0, ((0, 0),))].batch
+    batch = BatchMaker(masked(), None, None, seed=0, total_steps=1).make(BatchKey(0, 0, ((0, 0),))).batch
     _, whole = masked_gradient(None)
     _, gradient = masked_gradient(batch.masks)
     assert torch.equal(gradient[..., :4], torch.zeros_like(gradient[..., :4]))
@@ -201,7 +209,7 @@ def test_the_masked_area_does_not_change_the_gradient(tmp_path, picture, masked)
 def test_black_masks_give_no_loss_and_white_ones_change_nothing(tmp_path, picture, masked, value):
     picture("1_cat/a.png")
     write_mask(tmp_path, "a.png", np.full((30, 30, 3), value))
-    batch = BatchMaker(masked(), None, None, seed=0, total_steps=1)[BatchKey(0, 0, ((0, 0),))].batch
+    batch = BatchMaker(masked(), None, None, seed=0, total_steps=1).make(BatchKey(0, 0, ((0, 0),))).batch
     loss, _ = masked_gradient(batch.masks)
     assert loss == (0 if value == 0 else pytest.approx(masked_gradient(None)[0]))
 
