@@ -33,7 +33,7 @@ class Drafts:
         if form.name in self._first:
             return dict(self._first[form.name])
         try:
-            return read_state(self._path(form).read_text(encoding="utf-8"))
+            return read_state(form, self._path(form).read_text(encoding="utf-8"))
         except (OSError, UnicodeDecodeError):
             return dict(self._start.get(form.name, {}))
 

@@ -12,7 +12,7 @@ import shlex
 from collections.abc import Mapping
 from typing import Any
 
-from kohya_gui.forms import FAMILY, TrainingForm
+from kohya_gui.forms import FAMILY, FRESH, TrainingForm
 from sd_scripts.options.families import FAMILIES
 from sd_scripts.options.problems import Problem, error
 from sd_scripts.options.schema import OptionSpec
@@ -98,26 +98,31 @@ def plain(value: Any) -> str:
     return short if float(short) == value else repr(value)
 
 
-def read_state(text: Any) -> State:
-    """The state in a JSON text from a browser or a draft. What is no state is taken as an empty one.
+def read_state(form: TrainingForm, text: Any) -> State:
+    """The state in a JSON text from a browser or a draft; what is none, or does not fit its field, is left out.
 
-    Characters that no file can hold (NUL, halves of surrogate pairs) are left out.
+    So are characters that no file can hold (NUL, halves of surrogate pairs).
     """
     try:
-        content = json.loads(text) if isinstance(text, str) else text
-    except (ValueError, RecursionError):
+        content = json.loads(text)
+    except (TypeError, ValueError, RecursionError):
         return {}
     if not isinstance(content, dict):
         return {}
-    return {
-        _storable(name): _storable(value)
-        if isinstance(value, str)
-        else value
-        if isinstance(value, bool)
-        else plain(value)
-        for name, value in content.items()
-        if isinstance(name, str) and isinstance(value, (str, bool, int, float))
-    }
+    state = {name: _fitting(form.specs[name], value) for name, value in content.items() if name in form.specs}
+    if content.get(FAMILY) in FAMILIES:
+        state[FAMILY] = content[FAMILY]
+    if content.get(FRESH) is True:
+        state[FRESH] = True
+    return {name: value for name, value in state.items() if value != UNSET}
+
+
+def _fitting(spec: OptionSpec, value: Any) -> FieldValue:
+    if is_switch(spec):
+        return value if isinstance(value, bool) else UNSET
+    if not isinstance(value, str):
+        return UNSET
+    return value.replace("\0", "").encode("utf-8", "ignore").decode("utf-8")
 
 
 def write_state(state: Mapping[str, FieldValue]) -> str:
@@ -127,7 +132,3 @@ def write_state(state: Mapping[str, FieldValue]) -> str:
 
 def without_secrets(form: TrainingForm, state: Mapping[str, FieldValue]) -> State:
     return {name: value for name, value in state.items() if name not in form.specs or not form.specs[name].secret}
-
-
-def _storable(text: str) -> str:
-    return text.replace("\0", "").encode("utf-8", "ignore").decode("utf-8")

@@ -76,7 +76,7 @@ def check(form: TrainingForm, state: Mapping[str, FieldValue]) -> Checked:
     """Build the options and, where that works, the plan. Never raises for what a form can hold."""
     values, problems = from_state(form, state)
     family = family_of(values.get(MODEL))
-    recipe = recipe_of(form, family or str(state.get(FAMILY)))
+    recipe = recipe_of(form, family or state.get(FAMILY))
     values, found = gather(form, values)
     problems += found
     options, found = try_build(recipe.options, training_values(form, recipe, values))
@@ -120,9 +120,9 @@ def family_of(model: Any) -> str | None:
     return found if found in FAMILIES else None
 
 
-def recipe_of(form: TrainingForm, family: str) -> Recipe:
+def recipe_of(form: TrainingForm, family: FieldValue | None) -> Recipe:
     """The trainer for a family; where there is none, the form's first one, whose plan says what it takes."""
-    recipe = recipe_for(form.method, family) or recipe_for(form.method, form.families[0])
+    recipe = recipe_for(form.method, str(family)) or recipe_for(form.method, form.families[0])
     assert recipe is not None
     return recipe
 

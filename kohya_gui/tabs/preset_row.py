@@ -112,7 +112,7 @@ def connect(
         return {row.said: good(words)} | fill(dict(context.start.defaults.get(form.name, {})))
 
     def save(name: str | None, text: str, sure: bool = False) -> dict:
-        state = read_state(text)
+        state = read_state(form, text)
         answer = {row.question: gr.Group(visible=False)}
         try:
             target = presets.target(name or "")

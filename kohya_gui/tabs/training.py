@@ -85,7 +85,7 @@ def connect(context: Context, tab: TrainingTab, show_run: Callable[[str], list],
     form = tab.form
 
     def checked_now(text: str) -> Checked:
-        state = read_state(text)
+        state = read_state(form, text)
         context.drafts.save(form, state)
         return check(form, state)
 

@@ -15,7 +15,7 @@ from kohya_gui.form_values import (
     without_secrets,
     write_state,
 )
-from kohya_gui.forms import FAMILY, FORMS
+from kohya_gui.forms import FAMILY, FORMS, FRESH
 from sd_scripts.options.build import try_build
 from test.gui.values import another_value
 
@@ -43,7 +43,7 @@ def built(form, state):
 @pytest.mark.parametrize("form", ALL)
 def test_every_option_goes_through_the_form_unchanged(form):
     values = {name: another_value(spec) for name, spec in form.specs.items()}
-    state = read_state(write_state(to_state(form, values)))
+    state = read_state(form, write_state(to_state(form, values)))
     assert set(state) == set(form.specs)
     wanted = [try_build(model, form.part(model, values))[0] for model in form.models]
     assert None not in wanted
@@ -119,24 +119,39 @@ def test_quotes_that_do_not_close_are_named_at_their_field():
 def test_fields_survive_what_browsers_send(form):
     for spec in form.specs.values():
         for raw in (None, "", 64.0, "text", True, False, "'", "\u2028", "-1e999"):
-            state = read_state(json.dumps({spec.name: raw}))
+            state = read_state(form, json.dumps({spec.name: raw}))
             from_state(form, state)
-            assert is_switch(spec) or isinstance(state.get(spec.name, ""), (str, bool))
+            assert isinstance(state.get(spec.name, False if is_switch(spec) else ""), bool if is_switch(spec) else str)
 
 
 @pytest.mark.parametrize("text", ["", "null", "[1]", "{", '"x"', "[" * 100_000, '{"a": {"b": 1}}', None, 7, "NaN"])
 def test_what_is_no_state_is_an_empty_one(text):
-    assert read_state(text) == {}
+    assert read_state(LORA, text) == {}
+
+
+def test_what_does_not_fit_its_field_is_left_out():
+    odd = {
+        "seed": True,
+        "flip_aug": "yes",
+        "vae": 7,
+        "no_such": "x",
+        FAMILY: "x",
+        FRESH: 1,
+        "output_name": "",
+        "unet_lr": "a",
+    }
+    assert read_state(LORA, json.dumps(odd)) == {"unet_lr": "a"}
+    assert read_state(LORA, json.dumps({FAMILY: "flux", FRESH: True})) == {FAMILY: "flux", FRESH: True}
 
 
 def test_characters_that_no_file_holds_are_left_out():
-    assert read_state('{"output_dir": "a\\u0000b\\ud800c"}') == {"output_dir": "abc"}
+    assert read_state(LORA, '{"output_dir": "a\\u0000b\\ud800c"}') == {"output_dir": "abc"}
 
 
 def test_a_state_is_harmless_in_a_page():
     state = {"output_name": "</script><script>alert(1)</script>"}
     assert "<" not in write_state(state)
-    assert read_state(write_state(state)) == state
+    assert read_state(LORA, write_state(state)) == state
 
 
 def test_secrets_are_left_out_of_what_is_kept():
