@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from sd_scripts.data.captions import caption_stems
 from sd_scripts.data.faces import parse_range
 from sd_scripts.data.images import UNREADABLE_REMEDY
-from sd_scripts.data.scan import CAPTION_SUFFIXES, FolderListing, list_folder
+from sd_scripts.data.listing import CAPTION_SUFFIXES, FolderListing, list_folder
 from sd_scripts.data.wildcards import has_unbalanced_braces
 from sd_scripts.data.words import counted, name_some, shown
 from sd_scripts.options.implied import caches_all_text

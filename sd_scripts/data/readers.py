@@ -9,8 +9,9 @@ from typing import Literal
 from sd_scripts.data import metadata_file, pairs
 from sd_scripts.data.captions import caption_stems, normal_extension
 from sd_scripts.data.entries import Entry, Found, SubsetContent
+from sd_scripts.data.listing import FolderListing
 from sd_scripts.data.preflight import check_listing
-from sd_scripts.data.scan import FolderListing, FolderScan, Scanner
+from sd_scripts.data.scan import FolderScan, Scanner
 from sd_scripts.data.sources import Subset
 from sd_scripts.data.words import shown
 from sd_scripts.errors import UserError

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from sd_scripts.data.scan import list_folder
+from sd_scripts.data.listing import list_folder
 from sd_scripts.data.words import counted, name_some, shown
 from sd_scripts.options.dataset import DatasetOptions
 from sd_scripts.options.problems import Problem, error, warning
