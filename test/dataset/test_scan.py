@@ -201,6 +201,31 @@ def test_long_looks_say_how_far_they_are(monkeypatch, caplog, ten_pictures, plan
     assert "looked at 10 of 10 pictures" in caplog.text
 
 
+@pytest.mark.parametrize("form", ["PNG", "JPEG", "WEBP", "BMP", "GIF"])
+def test_200_damaged_files_of_a_format_never_stop_a_plan(tmp_path, picture, plan, form):
+    """Cut, or with bytes changed: a picture that the plan keeps can be loaded, or says why not when it is."""
+    from sd_scripts.data.pictures import load_picture
+
+    good = saved("RGB", form, size=(40, 30))
+    folder = picture("1_cat/whole.png").parent
+    draws = np.random.default_rng(3)
+    for number in range(200):
+        data = bytearray(good)
+        for _ in range(int(draws.integers(0, 6))):
+            data[int(draws.integers(0, len(data)))] = int(draws.integers(0, 256))
+        cut = len(data) if number % 2 else int(draws.integers(0, len(data)))
+        (folder / f"{number}{'.png' if form == 'GIF' else '.' + form.lower()}").write_bytes(data[:cut])
+    made = plan(on_bad_image="skip")
+    assert len(made.samples) + len(made.bad_pictures) == 201
+    assert len(made.bad_pictures) >= 50
+    for sample in made.samples:
+        try:
+            load_picture(sample, made.subsets[0].options)
+        except PictureProblem as problem:
+            assert str(problem)
+    assert len(texts(plan(), "error").splitlines()) == 21
+
+
 @pytest.mark.parametrize(
     ("text", "expected"), [("a\nb", "a\\nb"), ("ü 🐈", "ü 🐈"), ("a\udcff", "a\\udcff"), ("\x1b[2J", "\\x1b[2J")]
 )
