@@ -13,6 +13,7 @@ from sd_scripts.data import preflight
 from sd_scripts.data.dataset_file import file_sources
 from sd_scripts.data.entries import Found, SubsetContent
 from sd_scripts.data.faces import face_in, parse_range
+from sd_scripts.data.parallel import in_parts
 from sd_scripts.data.plan import DataPlan, FolderCounts, PlannedDataset, Sample, with_fair_shares
 from sd_scripts.data.readers import Role, SubsetReader
 from sd_scripts.data.scan import Scanner
@@ -198,12 +199,19 @@ class _Collector:
     def _contents(self, samples: list[Sample]) -> dict[int, str]:
         """Content hashes by place in the list; pictures that cannot be read now become bad ones."""
         contents = {}
-        for at, sample in enumerate(samples):
-            try:
-                contents[at] = self._scanner.content(sample.path)
-            except OSError as problem:
-                self.bad[sample.path] = f"cannot be read: {problem.strerror or problem}"
+        found = (content for part in in_parts(self._content, samples) for content in part)
+        for at, content in enumerate(found):
+            if isinstance(content, OSError):
+                self.bad[samples[at].path] = f"cannot be read: {content.strerror or content}"
+            else:
+                contents[at] = content
         return contents
+
+    def _content(self, sample: Sample) -> str | OSError:
+        try:
+            return self._scanner.content(sample.path)
+        except OSError as problem:
+            return problem
 
 
 def _mask(found: Found, subset: Subset) -> Path | str | None:

@@ -106,7 +106,7 @@ def check_augmentation(
             if getattr(subset.options, name) and not getattr(options, name)
         ]
     if has_guides and subset.options.random_crop:
-        problems.append(error("random_crop", "cannot be used with guiding pictures", "leave it off"))
+        problems.append(error("random_crop", "would cut a picture and its guiding picture differently", "leave it off"))
     return problems + _check_faces(subset, samples)
 
 

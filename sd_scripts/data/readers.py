@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
@@ -10,6 +10,7 @@ from sd_scripts.data import metadata_file, pairs
 from sd_scripts.data.captions import caption_stems, normal_extension
 from sd_scripts.data.entries import Entry, Found, SubsetContent
 from sd_scripts.data.listing import FolderListing
+from sd_scripts.data.parallel import in_parts
 from sd_scripts.data.preflight import check_listing
 from sd_scripts.data.scan import FolderScan, Scanner
 from sd_scripts.data.sources import Subset
@@ -208,17 +209,29 @@ class _Captions:
         self.extension = extension
         self.lines: dict[str, tuple[str, ...]] = {}
         self.problems: list[Problem] = []
-        for picture in scan.listing.pictures:
-            name = _caption_name(picture.name, extension, scan.listing)
-            if name is None:
-                continue
-            try:
-                self.lines[picture.name] = scan.lines(name)
-            except UserError as problem:
-                self.problems.append(error(option, str(problem)))
-            except OSError as problem:
-                text = f"caption file {shown(scan.listing.path / name)} cannot be read: {problem.strerror or problem}"
-                self.problems.append(error(option, text, "check its permissions"))
+        named = ((p.name, _caption_name(p.name, extension, scan.listing)) for p in scan.listing.pictures)
+        found = [(picture, name) for picture, name in named if name is not None]
+        read = (lines for part in in_parts(lambda pair: _read_lines(scan, pair[1]), found) for lines in part)
+        for (picture, _), lines in zip(found, read, strict=True):
+            if isinstance(lines, tuple):
+                self.lines[picture] = lines
+            else:
+                self.problems.append(error(option, *lines.said))
+
+
+@dataclass(frozen=True)
+class _Unreadable:
+    said: tuple[str, ...]  # message and remedy
+
+
+def _read_lines(scan: FolderScan, name: str) -> tuple[str, ...] | _Unreadable:
+    try:
+        return scan.lines(name)
+    except UserError as problem:
+        return _Unreadable((str(problem),))
+    except OSError as problem:
+        text = f"caption file {shown(scan.listing.path / name)} cannot be read: {problem.strerror or problem}"
+        return _Unreadable((text, "check its permissions"))
 
 
 def _caption_name(picture: str, extension: str, listing: FolderListing) -> str | None:

@@ -9,28 +9,26 @@ from __future__ import annotations
 import logging
 import os
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import cached_property
 from pathlib import Path
-from typing import TypeVar
 
 from sd_scripts.data.cache_keys import content_hash
 from sd_scripts.data.captions import caption_lines, decode_caption
 from sd_scripts.data.images import Header, PictureProblem, decode_fully, probe
 from sd_scripts.data.listing import FolderListing, PictureFile, list_folder
+from sd_scripts.data.parallel import in_parts
 from sd_scripts.data.picture_headers import read_header
 from sd_scripts.data.scan_index import FolderIndex, KnownPicture, load_index, save_index
 from sd_scripts.data.words import shown
 
 logger = logging.getLogger(__name__)
 
-THREADS = 8  # for folders on slow disks, where a read mostly waits
-# Seconds; from here on reads wait for the disk. In memory one takes 20 us, and threads would be in each other's way.
-SLOW_READ = 0.0003
 PROGRESS_SECONDS = 5.0  # between two messages
 LARGE_PIXELS = 80_000_000  # larger pictures are looked at closely: Pillow refuses the largest
 DECODE_SECONDS = 1.0
+DECODERS = 8  # threads
 DECODE_MOST = 1000  # pictures; larger sets are not decoded to the end before the cache does it
 
 
@@ -154,7 +152,7 @@ class FolderScan:
     def _probe_all(self, pictures: Sequence[PictureFile]) -> list[KnownPicture | str]:
         results: list[KnownPicture | str] = []
         said = time.monotonic()
-        for part in _in_parts(self._probe, pictures):
+        for part in in_parts(self._probe, pictures):
             results += part
             if time.monotonic() - said > PROGRESS_SECONDS:
                 said = time.monotonic()
@@ -182,7 +180,7 @@ class FolderScan:
         new = [name for name, known in self._looked_up.items() if not known[5]]
         if not new or time.monotonic() > deadline:
             return
-        with ThreadPoolExecutor(THREADS) as pool:
+        with ThreadPoolExecutor(DECODERS) as pool:
             damages = list(pool.map(lambda name: _damage(Path(self._prefix + name), deadline), new))
         for name, damage in zip(new, damages, strict=True):
             if damage is None:  # no time left
@@ -193,28 +191,6 @@ class FolderScan:
                 del self._looked_up[name]
             else:
                 self._looked_up[name] = (*self._looked_up[name][:5], 1)
-
-
-T = TypeVar("T")
-
-
-def _in_parts(function: Callable[[PictureFile], T], items: Sequence[PictureFile]) -> Iterator[list[T]]:
-    """`function` of each item, in order, part by part; in threads where the first few show that the disk is slow."""
-    first, rest = items[:32], items[32:]
-    results, seconds = [], []
-    for item in first:
-        began = time.perf_counter()
-        results.append(function(item))
-        seconds.append(time.perf_counter() - began)
-    yield results
-    size = max(1, min(64, len(rest) // (4 * THREADS)))  # a task for every item costs as much as the work itself
-    parts = [rest[at : at + size] for at in range(0, len(rest), size)]
-    # The median: on a busy machine some take long that do not wait for the disk.
-    if not parts or sorted(seconds)[len(seconds) // 2] < SLOW_READ:
-        yield from ([function(item) for item in part] for part in parts)
-        return
-    with ThreadPoolExecutor(THREADS) as pool:
-        yield from pool.map(lambda part: [function(item) for item in part], parts)
 
 
 def _damage(path: Path, deadline: float) -> str | None:

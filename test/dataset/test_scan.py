@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from sd_scripts.data import scan, scan_index
+from sd_scripts.data import parallel, scan, scan_index
 from sd_scripts.data.images import PictureProblem, probe
 from sd_scripts.data.picture_headers import read_header
 from sd_scripts.data.words import shown
@@ -350,10 +350,13 @@ def test_slow_disks_are_read_in_threads(monkeypatch, picture, plan):
     import threading
 
     for number in range(40):
-        picture(f"1_cat/{number}.png")
-    monkeypatch.setattr(scan, "SLOW_READ", 0.0)
+        path = picture(f"1_cat/{number}.png", caption=f"cat {number}")
+        path.write_bytes(path.read_bytes() + bytes(number) + path.read_bytes()[-12:])
+    monkeypatch.setattr(parallel, "SLOW_READ", 0.0)
     threads = set()
     read = scan.read_header
     monkeypatch.setattr(scan, "read_header", lambda *of: threads.add(threading.get_ident()) or read(*of))
-    assert len(plan().samples) == 40
+    made = plan(validation_split=0.1)
+    assert len(made.samples) == 36
+    assert [sample.caption for sample in made.samples] == [f"cat {sample.path.stem}" for sample in made.samples]
     assert len(threads) > 1
