@@ -52,7 +52,7 @@ def build(presets: PresetFolder, form: TrainingForm) -> PresetRow:
             names,
             value=None,
             label="Preset",
-            info="Choose one; or type a name to save under, or the path of a settings file.",
+            info="Choose one, or type a name to save, a path to load.",
             allow_custom_value=True,
             scale=4,
             elem_id=part_id(form, "preset"),
