@@ -85,6 +85,7 @@ class Finder:
         """
         self._base = str(folder)
         self._names_in = names_in
+        self._normal: dict[str, str] = {}  # folders as they are written → without . and ..
         self._stems: dict[str, dict[str, str]] = {}  # of each folder that a name without suffix was looked for in
 
     def find(self, key: str) -> tuple[str, str] | None:
@@ -93,8 +94,7 @@ class Finder:
             folder, name = os.path.split(os.path.join(self._base, text))  # noqa: PTH118 - 100,000 keys
             if not name:
                 continue
-            if ".." in folder or "//" in folder or "/." in folder:
-                folder = os.path.normpath(folder)
+            folder = self._normal.get(folder) or self._normal.setdefault(folder, os.path.normpath(folder))
             if name in self._names_in(folder):
                 return folder, name
             stems = self._by_stem(folder)

@@ -167,7 +167,8 @@ def bad_pictures(bad: Mapping[Path, str], *, are_skipped: bool, option: str) -> 
     if not bad:
         return []
     if are_skipped:
-        text = f"left out: {counted(len(bad), 'unreadable picture')}: {name_some(bad)}"
+        reasons = (f"{path} ({problem})" for path, problem in bad.items())
+        text = f"left out: {counted(len(bad), 'unreadable picture')}: {name_some(reasons)}"
         return [warning("on_bad_image", text, "replace them to use them")]
     listed = list(bad.items())
     problems = [
