@@ -19,26 +19,29 @@ def tiny_networks(architecture: str, seed: int = 0, levels: int = 2, layers: int
     """An in-memory model of about a million weights besides the 49,408-word vocabulary, float32.
 
     Args:
-        architecture: "sd1" or "sd2".
+        architecture: "sd1", "sd2" or "sdxl".
         seed: of the weights; the global random state stays as it was.
         levels: resolutions of the U-Net (the VAE always has four: eight pixels a latent).
         layers: resnets per level.
         text_layers: layers of the text encoder.
     """
     from diffusers import AutoencoderKL, UNet2DConditionModel
-    from transformers import CLIPTextConfig, CLIPTextModel
+    from transformers import CLIPTextConfig, CLIPTextModel, CLIPTextModelWithProjection
 
     from sd_scripts.models.sd import SDSettings, StableDiffusion1, StableDiffusion2
+    from sd_scripts.models.sdxl import SDXL
 
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         unet = UNet2DConditionModel(**_unet(architecture, levels, layers))
-        vae = AutoencoderKL(**_vae(layers))
-        text_encoder = CLIPTextModel(CLIPTextConfig(**_text(architecture, text_layers)))
-    cls = StableDiffusion1 if architecture == "sd1" else StableDiffusion2
-    for network in (unet, vae, text_encoder):
+        vae = AutoencoderKL(**_vae(architecture, layers))
+        encoders = [CLIPTextModel(CLIPTextConfig(**_text("sd2" if architecture == "sd2" else "sd1", text_layers)))]
+        if architecture == "sdxl":
+            encoders.append(CLIPTextModelWithProjection(CLIPTextConfig(**_text("sd2", text_layers))))
+    cls = {"sd1": StableDiffusion1, "sd2": StableDiffusion2, "sdxl": SDXL}[architecture]
+    for network in (unet, vae, *encoders):
         network.eval().requires_grad_(False)
-    return cls(unet, vae, text_encoder, SDSettings())
+    return cls(unet, vae, *encoders, SDSettings())
 
 
 def tiny_model(architecture: str, path: Path, dtype: torch.dtype | None = None, **sizes: int) -> Path:
@@ -49,6 +52,8 @@ def tiny_model(architecture: str, path: Path, dtype: torch.dtype | None = None, 
 
 def _unet(architecture: str, levels: int, layers: int) -> dict[str, Any]:
     attention = [level < max(1, levels - 1) for level in range(levels)]
+    if architecture == "sdxl":
+        return _sdxl_unet(levels, layers)
     return {
         "block_out_channels": WIDTHS[:levels],
         "layers_per_block": layers,
@@ -61,7 +66,24 @@ def _unet(architecture: str, levels: int, layers: int) -> dict[str, Any]:
     }
 
 
-def _vae(layers: int) -> dict[str, Any]:
+def _sdxl_unet(levels: int, layers: int) -> dict[str, Any]:
+    attention = [level > 0 for level in range(levels)]  # the finest level has none, each further one more layers
+    return {
+        "block_out_channels": WIDTHS[:levels],
+        "layers_per_block": layers,
+        "down_block_types": tuple("CrossAttnDownBlock2D" if a else "DownBlock2D" for a in attention),
+        "up_block_types": tuple("CrossAttnUpBlock2D" if a else "UpBlock2D" for a in reversed(attention)),
+        "transformer_layers_per_block": tuple(max(1, level) for level in range(levels)),
+        "cross_attention_dim": 2 * TEXT_WIDTH,
+        "attention_head_dim": tuple(max(1, width // 64) for width in WIDTHS[:levels]),
+        "use_linear_projection": True,
+        "addition_embed_type": "text_time",
+        "addition_time_embed_dim": 256,
+        "projection_class_embeddings_input_dim": TEXT_WIDTH + 6 * 256,
+    }
+
+
+def _vae(architecture: str, layers: int) -> dict[str, Any]:
     levels = 4  # the program counts on eight pixels a latent
     return {
         "block_out_channels": WIDTHS,
@@ -69,7 +91,7 @@ def _vae(layers: int) -> dict[str, Any]:
         "down_block_types": ("DownEncoderBlock2D",) * levels,
         "up_block_types": ("UpDecoderBlock2D",) * levels,
         "latent_channels": 4,
-        "scaling_factor": 0.18215,
+        "scaling_factor": 0.13025 if architecture == "sdxl" else 0.18215,
     }
 
 

@@ -27,6 +27,12 @@ class Tokens:
     """Token ids of a batch of captions, int64 (b, chunks, length) for each text encoder; made in loader workers."""
 
     ids: tuple[Tensor, ...]
+    weights: Tensor | None = None  # (b, chunks, length) float32: emphasis; None without any
+
+    def mapped(self, change: Callable[[Tensor], Tensor]) -> Tokens:
+        """The same with every tensor changed."""
+        weights = None if self.weights is None else change(self.weights)
+        return Tokens(tuple(change(ids) for ids in self.ids), weights)
 
 
 @dataclass(frozen=True)
@@ -147,9 +153,13 @@ class Architecture(ABC):
         """Pixels (b, 3, h, w) in -1…1, float32."""
 
     @abstractmethod
-    def predict(self, noisy: Tensor, timesteps: Tensor, text: Text) -> Tensor:
+    def predict(self, noisy: Tensor, timesteps: Tensor, text: Text, sizes: Tensor | None = None) -> Tensor:
         """The denoiser's output for noisy latents at timesteps (b,), in the schedule's prediction type: whole numbers, or
-        for flow matching 1000 sigma, and the velocity noise - latents."""
+        for flow matching 1000 sigma, and the velocity noise - latents.
+
+        Args:
+            sizes: (b, 6) in px, `Batch.sizes`, for models that look at them; None: of pictures that were not cut.
+        """
 
     def adapter_targets(self) -> Iterator[AdapterTarget]:
         """Every weight that adapters may train, in the order of LoRA files; 3x3 convolutions included."""
@@ -160,6 +170,10 @@ class Architecture(ABC):
             yield AdapterTarget(
                 target.name, target.part, modules, target.is_conv3x3, target.needs_conv_dim, target.block
             )
+
+    def idle_modules(self) -> tuple[nn.Module, ...]:
+        """Modules whose output nothing uses, such as a text encoder's last layer; training leaves them out."""
+        return ()
 
     @abstractmethod
     def set_gradient_checkpointing(self, enabled: bool) -> None:

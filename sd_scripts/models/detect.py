@@ -128,10 +128,11 @@ def with_separate_files(info: CheckpointInfo, options: object) -> CheckpointInfo
         if path is not None:
             separate[part.name] = inspect_part(part, Path(path))
     whole = replace(info, separate=separate)
-    for part in info.family.parts:
-        if part.option and not whole.shapes[part.name]:
-            reason = f"{info.path.name} holds no {part.label}: name a {part.label} file here"
-            raise ConfigError(part.option, None, reason)
+    for part in (part for part in info.family.parts if not whole.shapes[part.name]):
+        lack = f"{info.path.name} holds no {part.label}"
+        if part.option is None:
+            raise UserError(f"{lack}: give the whole model")
+        raise ConfigError(part.option, None, f"{lack}: name a {part.label} file here")
     return whole
 
 

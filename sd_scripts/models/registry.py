@@ -23,6 +23,7 @@ class ModelOptions(Protocol):
     v_parameterization: bool
     clip_skip: int | None
     max_token_length: int | None
+    weighted_captions: bool
     no_half_vae: bool
     disable_mmap_load_safetensors: bool
 

@@ -92,9 +92,8 @@ def sample_picture(
     """
     networks = (architecture.denoiser, architecture.vae, *architecture.text_encoders)
     with torch.no_grad(), evaluating(*networks):
-        latents = _sample_latents(
-            architecture, _guidance_texts(architecture, prompt, negative_prompt, settings), settings
-        )
+        text = _guidance_texts(architecture, prompt, negative_prompt, settings)
+        latents = _sample_latents(architecture, text, settings)
         with architecture.at_hand(architecture.vae):
             return to_picture(architecture.decode_latents(latents)[0])
 

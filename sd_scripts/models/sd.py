@@ -31,17 +31,19 @@ class SDSettings:
         v_parameterization: the U-Net predicts velocity instead of noise.
         clip_skip: use the text encoder's n-th last layer; None or 1 is the last.
         max_token_length: 75, 150 or 225 tokens of a caption are used.
+        weighted_captions: brackets in captions are emphasis.
     """
 
     v_parameterization: bool = False
     clip_skip: int | None = None
     max_token_length: int | None = None
+    weighted_captions: bool = False
 
 
 class StableDiffusion(Architecture):
     """What SD 1.x and 2.x share, which is nearly everything."""
 
-    pad_token: ClassVar[int]
+    pads: ClassVar[tuple[int, ...]]  # of each text encoder, the token id that fills a row
 
     def __init__(
         self,
@@ -66,7 +68,7 @@ class StableDiffusion(Architecture):
         prediction = "v" if settings.v_parameterization else "epsilon"
         self.schedule = NoiseSchedule.scaled_linear(prediction).to(unet.device)
         self.kept = dict(kept or {})
-        self._tokenizer = ClipTokenizer(settings.max_token_length, self.pad_token)
+        self._tokenizer = ClipTokenizer(settings.max_token_length, *self.pads, reads_weights=settings.weighted_captions)
 
     @property
     def tokenizer(self) -> ClipTokenizer:
@@ -80,23 +82,25 @@ class StableDiffusion(Architecture):
     def encode_text(self, tokens: Tokens) -> Text:
         """Hidden states (b, 77, d); of several rows (b, 2 + 75 rows, d): one start, the rows' texts, one end."""
         encoder = self.text_encoders[0]
-        ids = tokens.ids[0].to(_device(encoder))
+        ids = tokens.ids[0].to(device_of(encoder))
         hidden = _clip_hidden(encoder, ids.flatten(0, 1), self.settings.clip_skip or 1)
-        return Text(join_rows(hidden.unflatten(0, ids.shape[:2])))
+        return Text(join_rows(hidden.unflatten(0, ids.shape[:2]), tokens.weights))
 
     def encode_image(self, pixels: Tensor, generator: torch.Generator | None = None) -> Tensor:
         """Scaled latents (b, 4, h/8, w/8) of pixels (b, 3, h, w) in -1…1: a sample, or without a generator the mean."""
-        pixels = pixels.to(_device(self.vae), dtype_of(self.vae))
-        posterior = self.vae.encode(pixels).latent_dist
+        pixels = pixels.to(device_of(self.vae), dtype_of(self.vae))
+        with torch.autocast(pixels.device.type, enabled=False):  # a VAE in float32 is so for a reason
+            posterior = self.vae.encode(pixels).latent_dist
         drawn = posterior.mode() if generator is None else posterior.sample(generator)
         return (drawn - self.latent.shift) * self.latent.scale
 
     def decode_latents(self, latents: Tensor) -> Tensor:
         """Pixels (b, 3, h, w) in -1…1, float32."""
-        unscaled = latents.to(_device(self.vae)) / self.latent.scale + self.latent.shift
-        return self.vae.decode(unscaled.to(dtype_of(self.vae))).sample.float().clamp(-1, 1)
+        unscaled = latents.to(device_of(self.vae)) / self.latent.scale + self.latent.shift
+        with torch.autocast(unscaled.device.type, enabled=False):
+            return self.vae.decode(unscaled.to(dtype_of(self.vae))).sample.float().clamp(-1, 1)
 
-    def predict(self, noisy: Tensor, timesteps: Tensor, text: Text) -> Tensor:
+    def predict(self, noisy: Tensor, timesteps: Tensor, text: Text, sizes: Tensor | None = None) -> Tensor:
         """The U-Net's noise or velocity (b, 4, h, w)."""
         dtype = dtype_of(self.denoiser)
         return self.denoiser(noisy.to(dtype), timesteps, text.hidden.to(dtype), return_dict=False)[0]
@@ -104,6 +108,11 @@ class StableDiffusion(Architecture):
     def blocks(self) -> Blocks:
         """The U-Net's levels; each is a kind of its own, but they run in one row."""
         return ((*self.denoiser.down_blocks, self.denoiser.mid_block, *self.denoiser.up_blocks),)
+
+    def idle_modules(self) -> tuple[nn.Module, ...]:
+        """The text encoder's layers behind the one that is used."""
+        skipped = (self.settings.clip_skip or 1) - 1
+        return tuple(self.text_encoders[0].encoder.layers[-skipped:]) if skipped and self.text_encoders else ()
 
     def set_gradient_checkpointing(self, enabled: bool) -> None:
         """Keep fewer activations for the backward pass and compute them again: less memory, more time."""
@@ -144,14 +153,14 @@ class StableDiffusion1(StableDiffusion):
     """SD 1.x: CLIP-L text encoder, eight heads in every attention."""
 
     name: ClassVar[str] = "sd1"
-    pad_token = END
+    pads = (END,)
 
 
 class StableDiffusion2(StableDiffusion):
     """SD 2.x: OpenCLIP ViT-H text encoder without its last layer, heads of width 64."""
 
     name: ClassVar[str] = "sd2"
-    pad_token = 0
+    pads = (0,)
 
 
 def _checkpoint_encoder(encoder: CLIPTextModel, enabled: bool) -> None:
@@ -165,6 +174,11 @@ def _checkpoint_encoder(encoder: CLIPTextModel, enabled: bool) -> None:
     encoder.disable_input_require_grads()
 
 
+def device_of(network: nn.Module) -> torch.device:
+    """Where its weights are."""
+    return next(network.parameters()).device
+
+
 def _clip_hidden(encoder: CLIPTextModel, ids: Tensor, skip: int) -> Tensor:
     """Normalised output (n, 77, d) of the n-th last layer."""
     if skip == 1:
@@ -174,13 +188,15 @@ def _clip_hidden(encoder: CLIPTextModel, ids: Tensor, skip: int) -> Tensor:
     return encoder.final_layer_norm(hidden)
 
 
-def join_rows(hidden: Tensor) -> Tensor:
-    """Hidden states of a long caption's rows (b, rows, n, d) as one text (b, 2 + rows (n - 2), d)."""
+def join_rows(hidden: Tensor, weights: Tensor | None = None) -> Tensor:
+    """Hidden states of a long caption's rows (b, rows, n, d) as one text (b, 2 + rows (n - 2), d).
+
+    Args:
+        weights: (b, rows, n) by which they are multiplied.
+    """
+    if weights is not None:
+        hidden = hidden * weights.to(hidden.device, hidden.dtype)[..., None]
     if hidden.shape[1] == 1:
         return hidden[:, 0]
     texts = hidden[:, :, 1:-1].flatten(1, 2)
     return torch.cat([hidden[:, 0, :1], texts, hidden[:, -1, -1:]], dim=1)
-
-
-def _device(network: nn.Module) -> torch.device:
-    return next(network.parameters()).device

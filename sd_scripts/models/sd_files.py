@@ -21,9 +21,13 @@ from sd_scripts.models.sd import SDSettings, StableDiffusion, StableDiffusion1, 
 
 if TYPE_CHECKING:
     from diffusers import AutoencoderKL, UNet2DConditionModel
-    from transformers import CLIPTextModel
+    from transformers import CLIPTextModel, CLIPTextModelWithProjection
 
     from sd_scripts.models.registry import ModelOptions
+
+
+# nothing in the weights tells which of the two an encoder was made with
+CLIP_ACTIVATION, OPEN_CLIP_ACTIVATION = "quick_gelu", "gelu"
 
 
 def load_stable_diffusion(
@@ -40,9 +44,10 @@ def load_stable_diffusion(
         info.parts["vae"], info.family.latent.scale, device, torch.float32 if cfg.no_half_vae else dtype, mapped
     )
     unet = load_unet(info, device, dtype, mapped)
-    text_encoder = load_clip(info.parts["te1"], info.architecture, device, dtype, mapped)
+    activation = OPEN_CLIP_ACTIVATION if info.architecture == "sd2" else CLIP_ACTIVATION
+    text_encoder = load_clip(info.parts["te1"], activation, device, dtype, mapped)
     report_rest(info)
-    settings = SDSettings(cfg.v_parameterization, cfg.clip_skip, cfg.max_token_length)
+    settings = SDSettings(cfg.v_parameterization, cfg.clip_skip, cfg.max_token_length, cfg.weighted_captions)
     return cls(unet, vae, text_encoder, settings, kept_tensors(info, mapped))
 
 
@@ -69,22 +74,24 @@ def load_vae(
     device: torch.device | str = "cpu",
     dtype: torch.dtype | None = None,
     mapped: bool = True,
+    sample_size: int = 512,
 ) -> AutoencoderKL:
     """The VAE, frozen."""
     from diffusers import AutoencoderKL
 
-    config = part.config or vae_config(part.shapes, scale)
+    config = part.config or vae_config(part.shapes, scale, sample_size)
     return load_network(part, lambda: AutoencoderKL.from_config(config), device, dtype, mapped)
 
 
 def load_clip(
-    part: PartFile, encoder: str, device: torch.device | str, dtype: torch.dtype | None, mapped: bool
-) -> CLIPTextModel:
-    """A CLIP text encoder, frozen; `encoder` as for `configs.clip_config`."""
-    from transformers import CLIPTextConfig, CLIPTextModel
+    part: PartFile, activation: str, device: torch.device | str, dtype: torch.dtype | None, mapped: bool
+) -> CLIPTextModel | CLIPTextModelWithProjection:
+    """A CLIP text encoder, frozen; with a projection if its file holds one. `activation`: see `configs.clip_config`."""
+    from transformers import CLIPTextConfig, CLIPTextModel, CLIPTextModelWithProjection
 
-    config = CLIPTextConfig.from_dict(part.config or clip_config(part.shapes, encoder))
-    network = load_network(part, lambda: CLIPTextModel(config), device, dtype, mapped)
+    config = CLIPTextConfig.from_dict(part.config or clip_config(part.shapes, activation))
+    cls = CLIPTextModelWithProjection if "text_projection.weight" in part.shapes else CLIPTextModel
+    network = load_network(part, lambda: cls(config), device, dtype, mapped)
     restore_position_ids(network, device)
     return network
 
@@ -92,7 +99,8 @@ def load_clip(
 def restore_position_ids(encoder: nn.Module, device: torch.device | str) -> None:
     """The one buffer of a CLIP text encoder that no file holds; it was made on the meta device."""
     length = encoder.config.max_position_embeddings
-    encoder.get_submodule("embeddings").position_ids = torch.arange(length, device=device).expand((1, -1))
+    model = getattr(encoder, "text_model", encoder)
+    model.embeddings.position_ids = torch.arange(length, device=device).expand((1, -1))
 
 
 def save_stable_diffusion(
@@ -138,11 +146,11 @@ def write_rest(folder: Path, model: StableDiffusion) -> None:
     write_index(folder, _MODEL_INDEX)
 
 
-def write_scheduler(folder: Path, model: StableDiffusion) -> None:
+def write_scheduler(folder: Path, model: StableDiffusion, sampler: str = "ddim") -> None:
     """The scheduler that makes pictures from the model as it was trained."""
     from sd_scripts.models.sampling import make_scheduler
 
-    make_scheduler("ddim", model.schedule).save_config(folder / "scheduler")
+    make_scheduler(sampler, model.schedule).save_config(folder / "scheduler")
 
 
 def write_clip_tokenizer(folder: Path, pad: str) -> None:

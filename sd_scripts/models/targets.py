@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from sd_scripts.models.family import ModelFamily, PartShapes, Shapes, TargetName
+from sd_scripts.models.family import DENOISER, ModelFamily, PartShapes, Shapes, TargetName
 from sd_scripts.models.keymaps.core import Shape
+from sd_scripts.models.keymaps.unet import UNetShape, unet_key_map
 
 # A module is a target if every word of its dotted name is listed; the numbers give the order within LoRA files.
 UNET_WORDS = {
@@ -15,6 +16,12 @@ UNET_WORDS = {
     **{"attn1": 0, "ff": 1, "attn2": 2},
     **{"to_q": 0, "to_k": 1, "to_v": 2, "to_out": 3, "net": 0, "proj": 0},
     **{"conv1": 0, "time_emb_proj": 1, "conv2": 2, "conv_shortcut": 3, "conv": 0},
+}
+# The same in the names of the original layout, for the order within SDXL's LoRA files.
+_ORIGINAL_ORDER = {
+    **{"input_blocks": 0, "middle_block": 1, "output_blocks": 2},
+    **{"in_layers": 0, "emb_layers": 1, "out_layers": 2, "skip_connection": 3},
+    **{word: place for word, place in UNET_WORDS.items() if not word.startswith(("conv", "time_emb"))},
 }
 CLIP_WORDS = {
     **{"encoder": 0, "layers": 0, "self_attn": 0, "mlp": 1},
@@ -32,6 +39,32 @@ def sd_targets(shapes: PartShapes) -> Iterator[TargetName]:
     for module, shape in listed_modules(shapes.get("unet", {}), UNET_WORDS):
         name = "lora_unet_" + module.replace(".", "_")
         yield TargetName(name, "unet", (module,), shape, ".attentions." not in module, sd_block(module))
+
+
+def sdxl_targets(shapes: PartShapes) -> Iterator[TargetName]:
+    """Targets of SDXL in the order of LoRA files, which call the U-Net's layers as the original checkpoint does."""
+    yield from clip_targets(shapes, "te1", "lora_te1_")
+    yield from clip_targets(shapes, "te2", "lora_te2_")
+    unet = shapes.get(DENOISER, {})
+    names = unet_key_map(UNetShape.of_library(unet))
+    found = [(names.file_name(module), module, shape) for module, shape in listed_modules(unet, UNET_WORDS)]
+    for original, module, shape in sorted(found, key=lambda item: _original_place(item[0])):
+        name = "lora_unet_" + original.replace(".", "_")
+        yield TargetName(name, DENOISER, (module,), shape, ".attentions." not in module, sdxl_block(original))
+
+
+def _original_place(name: str) -> list[int]:
+    return [int(word) if word.isdigit() else _ORIGINAL_ORDER.get(word, 0) for word in name.split(".")]
+
+
+def sdxl_block(name: str) -> int:
+    """The block (0-22) of an SDXL U-Net's module or weight, by its original name: embeddings, nine input blocks, three
+    middle ones, nine output blocks, the last layer."""
+    words = name.split(".")
+    first = {"input_blocks": 1, "middle_block": 10, "output_blocks": 13}
+    if words[0] in first:
+        return first[words[0]] + int(words[1])
+    return 22 if words[0] == "out" else 0
 
 
 def clip_targets(shapes: PartShapes, part: str, prefix: str) -> Iterator[TargetName]:

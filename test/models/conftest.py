@@ -17,7 +17,14 @@ def read_data(name):
 
 
 def options(**changed):
-    unset = {"vae": None, "v2": False, "v_parameterization": False, "clip_skip": None, "max_token_length": 75}
+    unset = {
+        "vae": None,
+        "v2": False,
+        "v_parameterization": False,
+        "clip_skip": None,
+        "max_token_length": 75,
+        "weighted_captions": False,
+    }
     return SimpleNamespace(**{**unset, "no_half_vae": False, "disable_mmap_load_safetensors": False, **changed})
 
 
@@ -25,7 +32,7 @@ def options(**changed):
 def models(tmp_path_factory):
     """Paths of tiny models: `models["sd1", ".safetensors"]`; a folder's suffix is ""."""
     folder = tmp_path_factory.mktemp("models")
-    kinds = [(name, suffix) for name in ("sd1", "sd2") for suffix in (".safetensors", ".ckpt", "")]
+    kinds = [(name, suffix) for name in ("sd1", "sd2", "sdxl") for suffix in (".safetensors", ".ckpt", "")]
     return {
         (name, suffix): tiny_model(name, folder / f"{name}_{suffix[1:] or 'folder'}{suffix}") for name, suffix in kinds
     }

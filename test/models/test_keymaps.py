@@ -11,7 +11,18 @@ from sd_scripts.models.targets import adapter_counts
 from test.models.conftest import read_data
 from test.tiny import tiny_networks
 
-REAL = [("sd15", "sd1"), ("sd21", "sd2")]
+REAL = [("sd15", "sd1"), ("sd21", "sd2"), ("sdxl", "sdxl")]
+SIZES = {  # tensors of each part
+    "sd1": {"unet": 686, "vae": 248, "te1": 196},
+    "sd2": {"unet": 686, "vae": 248, "te1": 23 * 16 + 4},
+    "sdxl": {"unet": 1680, "vae": 248, "te1": 196, "te2": 32 * 16 + 5},
+}
+KEPT = {"sd1": 0, "sd2": 14, "sdxl": 1}  # SD 2.x: block 23, text_projection, logit_scale; SDXL: logit_scale
+CLASSES = {
+    "sd1": ("CLIPTextModel",),
+    "sd2": ("CLIPTextModel",),
+    "sdxl": ("CLIPTextModel", "CLIPTextModelWithProjection"),
+}
 
 
 def real_layout(name):
@@ -36,12 +47,8 @@ def library_shapes(layout, architecture):
 def test_every_key_of_a_real_file_has_its_place(name, architecture):
     plan = plan_file(family(architecture), real_layout(name))
     assert plan.unknown == plan.dropped == ()
-    assert {part: len(sources) for part, sources in plan.parts.items()} == {
-        "unet": 686,
-        "vae": 248,
-        "te1": 196 if architecture == "sd1" else 23 * 16 + 4,
-    }
-    assert len(plan.kept) == (0 if architecture == "sd1" else 14)  # block 23, text_projection, logit_scale
+    assert {part: len(sources) for part, sources in plan.parts.items()} == SIZES[architecture]
+    assert len(plan.kept) == KEPT[architecture]
 
 
 @pytest.mark.parametrize(("name", "architecture"), REAL)
@@ -53,22 +60,25 @@ def test_names_are_those_of_diffusers(name, architecture):
 
 @pytest.mark.parametrize(("name", "architecture"), REAL)
 def test_real_networks_take_every_tensor(name, architecture):
+    import transformers
     from diffusers import AutoencoderKL, UNet2DConditionModel
-    from transformers import CLIPTextConfig, CLIPTextModel
 
     shapes = library_shapes(real_layout(name), architecture)
     with torch.device("meta"):
         networks = {
             "unet": UNet2DConditionModel(**unet_config(shapes["unet"], architecture)),
             "vae": AutoencoderKL(**vae_config(shapes["vae"], 0.18215)),
-            "te1": CLIPTextModel(CLIPTextConfig(**clip_config(shapes["te1"], architecture))),
         }
+        for number, cls in enumerate(CLASSES[architecture], start=1):
+            activation = "gelu" if architecture == "sd2" or number == 2 else "quick_gelu"
+            config = transformers.CLIPTextConfig(**clip_config(shapes[f"te{number}"], activation))
+            networks[f"te{number}"] = getattr(transformers, cls)(config)
     for part, network in networks.items():
         assert {n: tuple(t.shape) for n, t in network.state_dict().items()} == shapes[part]
     unet = networks["unet"].mid_block.attentions[0].transformer_blocks[0].attn1
     assert (unet.heads, unet.inner_dim // unet.heads) == ((8, 160) if architecture == "sd1" else (20, 64))
-    assert networks["te1"].config.num_attention_heads == (12 if architecture == "sd1" else 16)
-    assert networks["te1"].config.hidden_act == ("quick_gelu" if architecture == "sd1" else "gelu")
+    heads = [network.config.num_attention_heads for part, network in networks.items() if part.startswith("te")]
+    assert heads == {"sd1": [12], "sd2": [16], "sdxl": [12, 20]}[architecture]
 
 
 @pytest.mark.parametrize(("name", "architecture"), REAL)
@@ -121,12 +131,11 @@ def test_the_last_open_clip_block_is_left_out(blocks, has_projection, used):
     assert open_clip_used_layers(names | ({"text_projection"} if has_projection else set())) == used
 
 
-@pytest.mark.parametrize("architecture", ["sd1", "sd2"])
+@pytest.mark.parametrize("architecture", ["sd1", "sd2", "sdxl"])
 @pytest.mark.parametrize("sizes", [{}, {"levels": 3, "layers": 2, "text_layers": 3}, {"levels": 4}, {"levels": 1}])
 def test_small_models_come_back_exactly(architecture, sizes):
     model = tiny_networks(architecture, **sizes)
-    networks = {"unet": model.denoiser, "vae": model.vae, "te1": model.text_encoders[0]}
-    parts = {part: dict(network.state_dict()) for part, network in networks.items()}
+    parts = {part: dict(network.state_dict()) for part, network in model.networks.items()}
     stored = single_file_tensors(parts, architecture)
     plan = plan_file(family(architecture), stored)
     assert (plan.kept, plan.dropped, plan.unknown) == ((), (), ())
@@ -137,9 +146,9 @@ def test_small_models_come_back_exactly(architecture, sizes):
             assert torch.equal(source.take(stored[source.key]), tensors[name])
 
 
-@pytest.mark.parametrize("variant", ["sd15", "sd15__conv", "sd21", "sd21__conv"])
+@pytest.mark.parametrize("variant", ["sd15", "sd15__conv", "sd21", "sd21__conv", "sdxl", "sdxl__conv"])
 def test_adapter_targets_have_the_names_order_and_sizes_of_lora_files(variant):
-    architecture = {"sd15": "sd1", "sd21": "sd2"}[variant[:4]]
+    architecture = {"sd15": "sd1", "sd21": "sd2", "sdxl": "sdxl"}[variant[:4]]
     shapes = library_shapes(real_layout(variant[:4]), architecture)
     expected = read_data(f"lora_layouts/{variant}.json.gz")
     expected = expected.get("keys", expected)
@@ -147,8 +156,14 @@ def test_adapter_targets_have_the_names_order_and_sizes_of_lora_files(variant):
     targets = [target for target in family(architecture).targets(shapes) if with_conv or not target.needs_conv_dim]
     assert [target.name for target in targets] == list(dict.fromkeys(key.split(".")[0] for key in expected))
     counts = adapter_counts(family(architecture), shapes, 4, 4 if with_conv else None)
-    text_layers = 12 if variant.startswith("sd15") else 23
     modules = {part: modules for part, (modules, _) in counts.items()}
-    assert modules == {"te1": 6 * text_layers, "unet": 278 if with_conv else 192}
+    assert (
+        modules
+        == {
+            "sd1": {"te1": 72, "unet": 278 if with_conv else 192},
+            "sd2": {"te1": 138, "unet": 278 if with_conv else 192},
+            "sdxl": {"te1": 72, "te2": 192, "unet": 788 if with_conv else 722},
+        }[architecture]
+    )
     weights = [shape for key, shape in expected.items() if not key.endswith("alpha")]
     assert sum(parameters for _, parameters in counts.values()) == sum(torch.Size(shape).numel() for shape in weights)

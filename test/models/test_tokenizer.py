@@ -7,6 +7,7 @@ import torch
 
 from sd_scripts.errors import ConfigError
 from sd_scripts.models.tokenizers.clip import END, ClipTokenizer, clean, clip_vocabulary
+from sd_scripts.models.tokenizers.emphasis import weighted_pieces
 from test.models.conftest import read_data
 
 CASES = [case for case in read_data("golden/tokens.json.gz") if case["kind"] == "tokenize"]
@@ -21,6 +22,38 @@ def test_golden_ids(case, expected, pad):
     assert ids.dtype == torch.int64
     assert list(ids[0].shape) == wanted["shape"]
     assert ids[0].flatten().tolist() == wanted["data"]
+
+
+GOLDEN = read_data("golden/tokens.json.gz")
+WEIGHTED = [case for case in GOLDEN if case["kind"] == "tokenize_weighted"]
+PARSED = [case for case in GOLDEN if case["kind"] == "parse_weights"]
+
+
+@pytest.mark.parametrize("case", PARSED, ids=lambda case: case["id"])
+def test_golden_emphasis(case):
+    pieces = weighted_pieces(case["inputs"]["text"])
+    assert [text for text, _ in pieces] == [text for text, _ in case["expected"]]
+    assert [weight for _, weight in pieces] == pytest.approx([weight for _, weight in case["expected"]])
+
+
+@pytest.mark.parametrize("case", WEIGHTED, ids=lambda case: case["id"])
+def test_golden_weights(case):
+    tokens = ClipTokenizer(case["inputs"]["max_token_length"], END, 0, reads_weights=True)([case["inputs"]["prompt"]])
+    expected = case["expected"]
+    assert tokens.ids[0][0].flatten().tolist() == expected["clip_l"]["data"]
+    assert tokens.ids[1][0].flatten().tolist() == expected["clip_g_pad0"]["data"]
+    for name in ("clip_l_weights", "clip_g_weights"):
+        assert tokens.weights[0].flatten().tolist() == pytest.approx(expected[name]["data"])
+
+
+@pytest.mark.parametrize(
+    "text", ["(", "[", ")", "]", "a)b", "(a]b", "\\", "(a:)", "(a:1.2.3)", "a:1.2)", "((a)", ":", "\n(a\nb:2)"]
+)
+def test_no_text_is_lost_to_emphasis(text):
+    letters = "".join(piece for piece, _ in weighted_pieces(text))
+    assert [c for c in letters if c.isalnum() or c.isspace()] == [
+        c for c in text if c.isalnum() or c.isspace()
+    ] or "2" in text
 
 
 def test_counts_go_beyond_the_limit():

@@ -7,6 +7,7 @@ from collections.abc import Collection
 from sd_scripts.models.family import Layout
 from sd_scripts.models.keymaps.core import KeyMap, count_indices
 
+LEVEL = "text_model."  # above everything in Hugging Face's files
 _TOP = ("embeddings", "encoder", "final_layer_norm")
 _LAYER = (
     ("layer_norm1", "ln_1"),
@@ -38,20 +39,28 @@ def clip_level(names: Collection[str]) -> str:
     return "text_model." if any(name.startswith("text_model.") for name in names) else ""
 
 
-def open_clip_key_map(layers: int) -> KeyMap:
-    """OpenCLIP's names for the first `layers` blocks, its attention projections fused in one tensor."""
+def open_clip_key_map(layers: int, with_projection: bool = False) -> KeyMap:
+    """OpenCLIP's names for the first `layers` blocks, its attention projections fused in one tensor.
+
+    Args:
+        with_projection: for CLIPTextModelWithProjection, whose names still have the level `text_model.`.
+    """
+    level = LEVEL if with_projection else ""
     pairs = [
-        ("embeddings.token_embedding", "token_embedding"),
-        ("embeddings.position_embedding.weight", "positional_embedding"),
-        ("final_layer_norm", "ln_final"),
+        (f"{level}embeddings.token_embedding", "token_embedding"),
+        (f"{level}embeddings.position_embedding.weight", "positional_embedding"),
+        (f"{level}final_layer_norm", "ln_final"),
     ]
+    if with_projection:
+        pairs.append(("text_projection.weight", "text_projection"))
     fused = {}
     for i in range(layers):
-        library, stored = f"encoder.layers.{i}", f"transformer.resblocks.{i}"
+        library, stored = f"{level}encoder.layers.{i}", f"transformer.resblocks.{i}"
         pairs += [(f"{library}.{a}", f"{stored}.{b}") for a, b in _LAYER]
         for kind in ("weight", "bias"):
             fused[f"{stored}.attn.in_proj_{kind}"] = tuple(f"{library}.self_attn.{name}.{kind}" for name in _QKV)
-    return KeyMap(pairs, fused)
+    # OpenCLIP multiplies by its projection from the right, a Linear by its weight from the left
+    return KeyMap(pairs, fused, {"text_projection.weight": "transposed"})
 
 
 def open_clip_used_layers(names: Collection[str]) -> int:

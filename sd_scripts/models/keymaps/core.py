@@ -131,6 +131,10 @@ class KeyMap:
                 stored[file_name] = torch.cat([tensors[part] for part, _ in parts])
         return stored
 
+    def file_name(self, library: str) -> str | None:
+        """The file's name of a module or tensor that the map does not fuse."""
+        return translate(library, self._to_file)
+
     def _library_names(self, name: str) -> list[tuple[str, int]]:
         if name in self._fused:
             return self._fused[name]

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from sd_scripts.errors import ConfigError
 from sd_scripts.models.base import Tokenizer, Tokens
+from sd_scripts.models.tokenizers.emphasis import weighted_pieces
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer as FastTokenizer
@@ -29,33 +30,39 @@ class ClipTokenizer(Tokenizer):
 
     Args:
         max_token_length: 75, 150 or 225 tokens of a caption are used, in one, two or three rows.
-        pad: id that fills a row: the end mark for SD 1.x, 0 for SD 2.x.
+        pads: of each text encoder the id that fills a row: the end mark for CLIP, 0 for OpenCLIP.
+        reads_weights: (word:1.3), (word) and [word] are emphasis.
 
     Raises:
         ConfigError: another length.
     """
 
-    def __init__(self, max_token_length: int | None = None, pad: int = END):
+    def __init__(self, max_token_length: int | None = None, *pads: int, reads_weights: bool = False):
         length = max_token_length or TEXT_PER_ROW
         if length not in LENGTHS:
             raise ConfigError("max_token_length", max_token_length, "must be 75, 150 or 225")
         self._length = length
-        self._pad = pad
+        self._pads = pads or (END,)
+        self._reads_weights = reads_weights
 
     def __call__(self, captions: Sequence[str]) -> Tokens:
-        """Ids (b, rows, 77) of int64."""
+        """Ids (b, rows, 77) of int64 for each text encoder."""
         import torch
 
-        return Tokens((torch.tensor([self.rows(caption) for caption in captions], dtype=torch.int64),))
+        weighted = [self._weighted_ids(caption) for caption in captions]
+        ids = tuple(torch.tensor([self._rows(ids, pad) for ids, _ in weighted]) for pad in self._pads)
+        if not self._reads_weights:
+            return Tokens(ids)
+        rows = [[[1.0, *row, 1.0] for row in self._split(weights, 1.0)] for _, weights in weighted]
+        return Tokens(ids, torch.tensor(rows, dtype=torch.float32))
 
     def rows(self, caption: str) -> list[list[int]]:
-        """The caption's rows of ids."""
-        ids = self.ids(caption)[: self._length]
-        return [self._row(ids[i : i + TEXT_PER_ROW]) for i in range(0, self._length, TEXT_PER_ROW)]
+        """The caption's rows of ids, for the first text encoder."""
+        return self._rows(self._weighted_ids(caption)[0], self._pads[0])
 
     def ids(self, caption: str) -> list[int]:
         """All ids of the caption, without start and end."""
-        return clip_bpe().encode(clean(caption), add_special_tokens=False).ids
+        return self._weighted_ids(caption)[0]
 
     def count(self, caption: str) -> int:
         """Tokens of the caption without start and end."""
@@ -66,8 +73,25 @@ class ClipTokenizer(Tokenizer):
         """Tokens of a caption that are used."""
         return self._length
 
-    def _row(self, ids: list[int]) -> list[int]:
-        return [START, *ids, END, *[self._pad] * (TEXT_PER_ROW - len(ids))]
+    def _weighted_ids(self, caption: str) -> tuple[list[int], list[float]]:
+        pieces = weighted_pieces(caption) if self._reads_weights else [(caption, 1.0)]
+        ids: list[int] = []
+        weights: list[float] = []
+        for text, weight in pieces:
+            found = clip_bpe().encode(clean(text), add_special_tokens=False).ids
+            ids += found
+            weights += [weight] * len(found)
+        return ids, weights
+
+    def _rows(self, ids: list[int], pad: int) -> list[list[int]]:
+        used = ids[: self._length]
+        texts = [used[i : i + TEXT_PER_ROW] for i in range(0, self._length, TEXT_PER_ROW)]
+        return [[START, *text, END, *[pad] * (TEXT_PER_ROW - len(text))] for text in texts]
+
+    def _split(self, weights: list[float], pad: float) -> list[list[float]]:
+        """The weights of each row's text and padding; a row's end mark has that of the padding."""
+        used = weights[: self._length] + [pad] * (self._length - len(weights))
+        return [used[i : i + TEXT_PER_ROW] for i in range(0, self._length, TEXT_PER_ROW)]
 
 
 def clean(caption: str) -> str:
