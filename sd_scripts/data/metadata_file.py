@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import os
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -49,8 +49,8 @@ def read_records(path: Path, option: str) -> tuple[list[Record], list[Problem]]:
             caption, tags = ((values.get(name) or "").replace("\r\n", "\n").strip() for name in ("caption", "tags"))
             records.append(Record(key, caption, tags, _size(values)))
     if len(problems) > MOST_NAMED:
-        more = counted(len(problems) - MOST_NAMED, "more entry").replace("entrys", "entries")
-        problems[MOST_NAMED:] = [error(option, f"{shown(path)}: {more} like these", "mend them all")]
+        text = f"{shown(path)}: {len(problems) - MOST_NAMED} more entries like these"
+        problems[MOST_NAMED:] = [error(option, text, "mend them all")]
     return records, problems
 
 
@@ -109,15 +109,21 @@ class Finder:
         return self._stems[folder]
 
 
-def check_sizes(
-    stated: Mapping[str, tuple[int, int]], found: Mapping[str, tuple[int, int]], path: Path
-) -> list[Problem]:
-    """Pictures that have another size than their entry says, by key."""
-    others = [key for key, size in stated.items() if key in found and found[key] != size]
+def check_sizes(found: Sequence[tuple[Record, tuple[int, int] | None]], path: Path) -> list[Problem]:
+    """Entries that state another size than their picture has (None: it cannot be read)."""
+    others = [record.key for record, size in found if record.size and size and record.size != size]
     if not others:
         return []
     text = f"{shown(path)}: image_size is wrong for {counted(len(others), 'picture')}: {name_some(others)}"
     return [note("image_size", text, "the size that the picture has is used")]
+
+
+def missing_captions(keys: Sequence[str], total: int, path: Path, option: str) -> list[Problem]:
+    """Entries without any text."""
+    if not keys:
+        return []
+    text = f"{shown(path)}: neither caption nor tags in {len(keys)} of {total} entries: {name_some(keys)}"
+    return [warning(option, text, "write captions; without, they are trained with an empty one")]
 
 
 def missing_pictures(keys: list[str], total: int, path: Path, *, are_skipped: bool, option: str) -> list[Problem]:

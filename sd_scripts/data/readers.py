@@ -86,28 +86,28 @@ class SubsetReader:
         option = self._metadata_option
         records, problems = metadata_file.read_records(path, option)
         finder = metadata_file.Finder((subset.folder or path.parent).absolute(), self._names_in)
-        entries, sizes, missing, used = [], {}, [], {}
-        for record in records:
-            place = finder.find(record.key)
-            if place is None:
-                missing.append(record.key)
-                continue
-            used.setdefault(place[0], set()).add(place[1])
+        places = [finder.find(record.key) for record in records]
+        pairs = [(record, place) for record, place in zip(records, places, strict=True) if place is not None]
+        missing = [record.key for record, place in zip(records, places, strict=True) if place is None]
+        entries = []
+        for record, place in pairs:
             lines = metadata_file.record_lines(record, subset.options)
             entries.append(Entry(Path(*place), lines, "file" if lines else "none"))
-            if record.size:
-                sizes[record.key] = (entries[-1].path, record.size)
         content = self._read_entries(entries, option)
         content.extension = path.suffix
-        content.tag_counts = metadata_file.count_tags(records, subset.options.caption_separator)
+        content.tag_counts = metadata_file.count_tags([record for record, _ in pairs], subset.options.caption_separator)
         content.problems += problems
         content.problems += metadata_file.missing_pictures(
             missing, len(records), path, are_skipped=self._skips, option=option
         )
-        found = {picture.path: picture.header.size for picture in content.found}
-        stated = {key: size for key, (place, size) in sizes.items()}
-        real = {key: found[place] for key, (place, size) in sizes.items() if place in found}
-        content.problems += metadata_file.check_sizes(stated, real, path)
+        textless = [record.key for record in records if not (record.caption or record.tags)]
+        content.problems += metadata_file.missing_captions(textless, len(records), path, option)
+        sizes = {picture.path: picture.header.size for picture in content.found}
+        stated = [(record, sizes.get(entry.path)) for (record, _), entry in zip(pairs, entries, strict=True)]
+        content.problems += metadata_file.check_sizes(stated, path)
+        used: dict[str, set[str]] = {}
+        for _, (folder, name) in pairs:
+            used.setdefault(folder, set()).add(name)
         unlisted = [name for folder, names in used.items() for name in sorted(self._names_in(folder) - names)]
         content.problems += metadata_file.unlisted_pictures(unlisted, path, option)
         return content

@@ -147,6 +147,12 @@ def test_missing_pictures_are_left_out_on_request(picture, listed):
     assert "gone.png" in texts(made, "warning")
 
 
+def test_entries_without_text_are_said(picture, listed):
+    picture("x/a.png")
+    assert "neither caption nor tags in 1 of 1 entries: a" in texts(listed({"a": {"tags": " "}}), "warning")
+    assert not texts(listed({"a": {"tags": "x"}}), "warning")
+
+
 def test_pictures_without_entry_are_counted(picture, listed):
     for name in "abc":
         picture(f"x/{name}.png")
