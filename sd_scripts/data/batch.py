@@ -25,6 +25,7 @@ class Batch:
     masks: Tensor | None  # (b, 1, h, w) float32 in 0…1, at the size of the pixels
     indices: tuple[int, ...]  # tells every use in an epoch apart; modulo the number of samples it is the sample
     controls: Tensor | None = None  # (b, 3, h, w) uint8, what a ControlNet is guided by
+    sizes: Tensor | None = None  # (b, 6) px: `views.sizes_of`, for models that are told how a picture was cut
     text: Text | None = None  # the captions encoded, where they are cached; then there are no tokens
 
     def __len__(self) -> int:
@@ -39,14 +40,14 @@ class Batch:
         return self._mapped(lambda tensor: tensor.pin_memory())
 
     def _mapped(self, change: Callable[[Tensor], Tensor]) -> Batch:
-        tokens = self.tokens
         return replace(
             self,
             pixels=None if self.pixels is None else change(self.pixels),
             latents=None if self.latents is None else change(self.latents),
-            tokens=None if tokens is None else replace(tokens, ids=tuple(change(ids) for ids in tokens.ids)),
+            tokens=None if self.tokens is None else self.tokens.mapped(change),
             loss_weights=change(self.loss_weights),
             masks=None if self.masks is None else change(self.masks),
             controls=None if self.controls is None else change(self.controls),
+            sizes=None if self.sizes is None else change(self.sizes),
             text=None if self.text is None else self.text.mapped(change),
         )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
@@ -15,11 +16,12 @@ import torch
 from sd_scripts.data.batch import Batch
 from sd_scripts.data.buckets import Size
 from sd_scripts.data.cache_files import CacheEntryProblem
-from sd_scripts.data.captions import Progress, caption_for_use
+from sd_scripts.data.captions import Progress, caption_for_use, draws_at_random
 from sd_scripts.data.images import UNREADABLE_REMEDY, PictureProblem
-from sd_scripts.data.pictures import Picture, is_flipped, load_guide, load_picture, mirrored
+from sd_scripts.data.pictures import is_flipped, load_guide, load_picture, mirrored
 from sd_scripts.data.randomness import Use
-from sd_scripts.data.views import view_of
+from sd_scripts.data.token_memo import TokenMemo
+from sd_scripts.data.views import sizes_of, view_of
 from sd_scripts.errors import UserError
 
 if TYPE_CHECKING:
@@ -30,6 +32,8 @@ if TYPE_CHECKING:
     from sd_scripts.data.sources import Subset
     from sd_scripts.data.text_cache import TextCache
     from sd_scripts.models.base import Tokenizer
+
+_NO_DRAWS = random.Random(0)  # for captions that nothing is drawn for; seeding one takes longer than the caption
 
 
 @dataclass(frozen=True)
@@ -57,11 +61,13 @@ class Made:
 
 @dataclass(frozen=True)
 class _Loaded:
+    """What a batch holds of one use; either `rgb` or `latents` is set."""
+
     use: Use
-    picture: Picture | None = None
+    mask: Tensor | None  # (h, w) float32 in 0…1
+    control: np.ndarray | None  # (h, w, 3) uint8
+    rgb: np.ndarray | None = None  # (h, w, 3) uint8
     latents: Tensor | None = None  # (c, h, w)
-    mask: Tensor | None = None  # (h, w) float32, of latents
-    control: np.ndarray | None = None  # (h, w, 3), beside latents
 
 
 class BatchMaker:
@@ -87,7 +93,7 @@ class BatchMaker:
         self.samples: tuple[Sample, ...] = plan.samples
         self.subsets: tuple[Subset, ...] = plan.subsets
         self.skips_bad_pictures = plan.skips_bad_pictures
-        self.tokenizer = tokenizer
+        self.tokenizer = TokenMemo(tokenizer) if tokenizer is not None else None
         self.cache = cache
         self.texts = texts
         self.unreadable = frozenset(cache.unreadable) if cache is not None else frozenset()
@@ -100,7 +106,7 @@ class BatchMaker:
         skipped: dict[Path, str] = {}
         try:
             loaded = [self._load(use, skipped, note) for use in self._uses(key)]
-            batch = self._with_texts(self._with_contents(_empty_batch(), loaded), key, [one.use for one in loaded])
+            batch = self._batch(key, loaded)
         except (UserError, CacheEntryProblem) as problem:
             return Made(None, failure=_failure(problem))
         return Made(batch, "", skipped, time.thread_time() - begin, self._bytes_read(loaded))
@@ -113,34 +119,37 @@ class BatchMaker:
     def _uses(self, key: BatchKey) -> list[Use]:
         return [Use(self.seed, key.epoch, sample, repeat) for sample, repeat in key.uses]
 
-    def _with_texts(self, batch: Batch, key: BatchKey, uses: list[Use]) -> Batch:
-        progress = Progress(key.epoch + 1, key.step, self.total_steps)
-        samples = [self.samples[use.sample] for use in uses]
-        captions = tuple(
-            caption_for_use(sample.lines, self.subsets[sample.subset].options, progress, use.draws("caption"))
-            for sample, use in zip(samples, uses, strict=True)
-        )
-        return replace(
-            batch,
+    def _batch(self, key: BatchKey, loaded: list[_Loaded]) -> Batch:
+        samples = [self.samples[one.use.sample] for one in loaded]
+        captions = self._captions(key, [one.use for one in loaded])
+        return Batch(
+            pixels=_stack_pixels([one.rgb for one in loaded]),
+            latents=_stack([one.latents for one in loaded]),
             tokens=self.tokenizer(captions) if self.tokenizer is not None else None,
             captions=captions,
             loss_weights=torch.tensor([sample.loss_weight for sample in samples]),
+            masks=_stack_masks([one.mask for one in loaded], samples[0].bucket),
             indices=tuple(repeat * len(self.samples) + sample for sample, repeat in key.uses),
+            controls=_stack_pixels([one.control for one in loaded]),
+            sizes=torch.tensor([self._sizes(one.use) for one in loaded]),
             text=self.texts.of(captions) if self.texts is not None else None,
         )
 
-    def _with_contents(self, batch: Batch, loaded: list[_Loaded]) -> Batch:
-        bucket = self.samples[loaded[0].use.sample].bucket
-        pictures = [one.picture for one in loaded if one.picture is not None]
-        if pictures:
-            masks = [None if picture.mask is None else _as_mask(picture.mask) for picture in pictures]
-            controls = [picture.control for picture in pictures]
-            batch = replace(batch, pixels=_as_pixels([picture.rgb for picture in pictures]))
-        else:
-            masks, controls = [one.mask for one in loaded], [one.control for one in loaded]
-            batch = replace(batch, latents=torch.stack([one.latents for one in loaded if one.latents is not None]))
-        guides = [control for control in controls if control is not None]
-        return replace(batch, masks=_stack_masks(masks, bucket), controls=_as_pixels(guides) if guides else None)
+    def _sizes(self, use: Use) -> tuple[int, ...]:
+        sample = self.samples[use.sample]
+        options = self.subsets[sample.subset].options
+        view = view_of(sample, options, use if self.cache is None else None)
+        return sizes_of(sample, view, is_flipped(options, use))
+
+    def _captions(self, key: BatchKey, uses: list[Use]) -> tuple[str, ...]:
+        progress = Progress(key.epoch + 1, key.step, self.total_steps)
+        captions = []
+        for use in uses:
+            sample = self.samples[use.sample]
+            options = self.subsets[sample.subset].options
+            draws = use.draws("caption") if draws_at_random(options) else _NO_DRAWS
+            captions.append(caption_for_use(sample.lines, options, progress, draws))
+        return tuple(captions)
 
     def _load(self, use: Use, skipped: dict[Path, str], note: Callable[[str], None] | None) -> _Loaded:
         """Picture or latents of one use; of another picture of the bucket if this one is bad and that is allowed."""
@@ -161,12 +170,15 @@ class BatchMaker:
         flips = is_flipped(options, use)
         if self.cache is None:
             picture = load_picture(sample, options, use)
-            return _Loaded(use, picture.flipped() if flips else picture)
+            picture = picture.flipped() if flips else picture
+            mask = None if picture.mask is None else torch.from_numpy(picture.mask.astype(np.float32) / 255)
+            return _Loaded(use, mask, picture.control, rgb=picture.rgb)
         latents, mask = self.cache.latents(use.sample, flips)
-        control = load_guide(sample, options, view_of(sample, options))
-        if control is not None and flips:
-            control = mirrored(control)
-        return _Loaded(use, None, latents, mask, control)
+        control = None
+        if sample.control is not None:
+            control = load_guide(sample, options, view_of(sample, options))
+            control = mirrored(control) if flips else control
+        return _Loaded(use, mask, control, latents=latents)
 
     def _nothing_readable(self, use: Use) -> UserError:
         path = self.samples[use.sample].path
@@ -175,8 +187,8 @@ class BatchMaker:
     def _readable(self, use: Use) -> Iterator[Use]:
         """The use, and those that can stand in for it, without pictures that are known to be unreadable."""
         for number in self._candidates(use.sample):
-            if self.samples[number].path not in self.unreadable:
-                yield replace(use, sample=number)
+            if not self.unreadable or self.samples[number].path not in self.unreadable:
+                yield use if number == use.sample else replace(use, sample=number)
 
     def _candidates(self, number: int) -> Iterator[int]:
         yield number
@@ -195,22 +207,19 @@ class BatchMaker:
         return groups
 
 
-def _empty_batch() -> Batch:
-    return Batch(None, None, None, (), torch.empty(0), None, ())
-
-
 def _failure(problem: Exception) -> str:
     remedy = " - start again: it will be made anew" if isinstance(problem, CacheEntryProblem) else ""
     return f"{problem}{remedy}"
 
 
-def _as_pixels(pictures: list[np.ndarray]) -> Tensor:
+def _stack(tensors: list[Tensor | None]) -> Tensor | None:
+    """All or none are there."""
+    return None if tensors[0] is None else torch.stack(tensors)
+
+
+def _stack_pixels(pictures: list[np.ndarray | None]) -> Tensor | None:
     """(b, 3, h, w) uint8. The channels stay innermost in memory, as files and most kernels have them."""
-    return torch.from_numpy(np.stack(pictures)).permute(0, 3, 1, 2)
-
-
-def _as_mask(mask: np.ndarray) -> Tensor:
-    return torch.from_numpy(np.ascontiguousarray(mask)).float() / 255
+    return None if pictures[0] is None else torch.from_numpy(np.stack(pictures)).permute(0, 3, 1, 2)
 
 
 def _stack_masks(masks: list[Tensor | None], bucket: Size) -> Tensor | None:

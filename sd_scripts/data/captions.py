@@ -86,6 +86,16 @@ def caption_for_use(
     return _replace(text, replacements or {}, draws)
 
 
+def draws_at_random(options: Captions) -> bool:
+    """Whether `caption_for_use` draws anything for captions with these options, replacements apart."""
+    return bool(
+        options.shuffle_caption
+        or options.enable_wildcard
+        or options.caption_dropout_rate
+        or options.caption_tag_dropout_rate
+    )
+
+
 def tags_of(lines: Sequence[str], options: Captions) -> list[str]:
     """Every tag of a caption in lower case, as it is trained: for the statistics that are stored with a model."""
     found: list[str] = []
