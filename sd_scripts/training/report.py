@@ -23,11 +23,13 @@ from sd_scripts.training.run_folder import RunFolder, State, Status
 from sd_scripts.training.tracking import Boards
 
 if TYPE_CHECKING:
+    from sd_scripts.data.meters import Loading
     from sd_scripts.training.steps import Steps
 
 logger = logging.getLogger(__name__)
 
 SECONDS_BETWEEN_FETCHES = 0.5  # losses leave the device in bulk: waiting for one in every step would idle a GPU
+SECONDS_BETWEEN_LOADINGS = 5.0
 NOT_KNOWN = math.nan
 
 
@@ -86,6 +88,9 @@ class Report:
         self._average = LossAverage(1)
         self._steps: Steps | None = None
         self._waited: Callable[[], float] = float
+        self._loading: Callable[[], Loading] | None = None
+        self._last_loading = time.monotonic()
+        self._advised: set[str] = set()
         self._seconds = 0.0  # of a step, smoothed
 
     def phase(self, name: str, done: int | None = None, total: int | None = None) -> None:
@@ -98,9 +103,9 @@ class Report:
         self._set_status(phase=name)
         self._last_step_time = time.monotonic()  # what is not training does not count as a step's time
 
-    def measures(self, steps: Steps, waited: Callable[[], float]) -> None:
-        """The length of the run, and where to ask for the time spent waiting for data."""
-        self._steps, self._waited = steps, waited
+    def measures(self, steps: Steps, waited: Callable[[], float], loading: Callable[[], Loading] | None = None) -> None:
+        """The length of the run, and where to ask for the time spent waiting for data and for what loading costs."""
+        self._steps, self._waited, self._loading = steps, waited, loading
         self._average = LossAverage(steps.per_epoch)
 
     def started(self, first_step: int) -> None:
@@ -144,6 +149,18 @@ class Report:
             self._boards.scalars({name: value.item() for name, value in values.items()}, number)
         self._extras.clear()
         self._last_fetch = time.monotonic()
+        if self._loading is not None and self._last_fetch - self._last_loading >= SECONDS_BETWEEN_LOADINGS:
+            self._last_loading = self._last_fetch
+            self._report_loading(self._loading(), pending[-1].numbers.step)
+
+    def _report_loading(self, loading: Loading, step: int) -> None:
+        self._write("data", step=step, **loading.numbers(), advice=loading.advice)
+        if self._boards:
+            self._boards.scalars({f"data/{name}": value for name, value in loading.numbers().items()}, step)
+        subject = loading.advice.partition(":")[2]  # without the share, which is never twice the same
+        if subject and subject not in self._advised:
+            self._advised.add(subject)
+            self.warning(loading.advice)
 
     def _report_step(self, pending: _Pending, loss: float, norm: float) -> None:
         numbers = pending.numbers

@@ -99,6 +99,7 @@ def build_run(
         workers=options.max_data_loader_n_workers,
         total_steps=steps.total,
         pin_memory=accelerator.device.type == "cuda",
+        warn=report.warning,
     )
     loader = load(
         plan.data,
@@ -113,7 +114,7 @@ def build_run(
         options, seed, steps, accelerator, processes, plan.data, architecture, method, trainee, parameters, optimizer,
         scheduler, ema, loader, report, folder,
     )  # fmt: skip
-    report.measures(steps, lambda: loader.wait_seconds)
+    report.measures(steps, lambda: loader.wait_seconds, loader.meter.since_last)
     if held_out is not None:
         own_seed = seed if options.validation_seed is None else options.validation_seed
         run.validator = Validator(
