@@ -3,14 +3,17 @@ torch."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sd_scripts.errors import ConfigError, UserError
+from sd_scripts.models.family import DENOISER
 from sd_scripts.options.dataset import DatasetSource
 from sd_scripts.options.effect import check_effect
+from sd_scripts.options.implied import block_rates, full_rates
 from sd_scripts.options.methods import Network
 from sd_scripts.options.network_arguments import check_items
 from sd_scripts.options.problems import CheckFailed, Problem, as_problem, error, note, warning
@@ -108,6 +111,8 @@ def make_plan(
         known_problems: warnings about how the options were given; they become part of the plan's.
     """
     model, found = _look_at_model(recipe, options)
+    if model is not None and model.predicts_v:
+        options = options.model_copy(update={"v_parameterization": True})
     families = (model.architecture,) if model else recipe.architectures
     problems = [*known_problems, *check_options(options, families), *found]
     if recipe.available:
@@ -170,6 +175,10 @@ def _look_at_model(recipe: Recipe, options: TrainingOptions) -> tuple[Checkpoint
         problems.append(error(option, getattr(failure, "reason", str(failure))))
     if options.v2 and info.architecture != "sd2":
         problems.append(error("v2", f"{info.path.name} is {info.label}", "leave v2 out"))
+    if info.predicts_v and not options.v_parameterization:
+        problems.append(
+            note("v_parameterization", f"{info.path.name} says that it predicts velocity, so it is trained to")
+        )
     if options.v_parameterization and info.architecture == "sd1":
         problems.append(
             note("v_parameterization", "few SD 1.x models predict velocity", "make sure that this one does")
@@ -208,7 +217,7 @@ def _look_at_prompts(
     if isinstance(source, Path) and not source.is_file():
         return (), []
     try:
-        prompts = read_prompts(source, divisor=8)
+        prompts = read_prompts(source, divisor=model.family.divisor if model else 8)
     except UserError as failure:
         return (), [error("sample_prompts", str(failure))]
     notes = [note("sample_prompts", text) for prompt in prompts for text in prompt.notes]
@@ -237,11 +246,12 @@ def _look_at_trained(
 
 def _trained_by_adapter(options: Network, model: CheckpointInfo | None) -> tuple[Trained, ...]:
     from sd_scripts.adapters.settings import adapter_settings, part_rates
+    from sd_scripts.models.targets import adapter_counts
 
-    settings = adapter_settings(options)
+    settings = adapter_settings(options, model.family if model else None)
     if model is None:
         return ()
-    counts = model.adapter_module_counts(settings.rank, settings.conv_rank)
+    counts = adapter_counts(model.family, model.shapes, settings.rank_of)
     return tuple(
         Trained(rate.part, rate.label, *(counts[rate.part] if rate.lr is not None else (0, 0)), rate.lr, rate.reason)
         for rate in part_rates([model.family.part(name) for name in counts], options)
@@ -251,29 +261,32 @@ def _trained_by_adapter(options: Network, model: CheckpointInfo | None) -> tuple
 def _trained_in_full(options: FullModelTraining, model: CheckpointInfo | None) -> tuple[Trained, ...]:
     if model is None:
         return ()
-    trained = []
-    for part, parameters in model.parameters().items():
-        if part == "vae":
-            continue
-        rate = options.learning_rate if part == "unet" else options.text_encoder_rate
-        is_trained = rate > 0
-        modules = sum(1 for name in model.shapes[part] if name.endswith(".weight"))
-        reason = (
-            ""
-            if is_trained
-            else ("rate 0" if part == "unet" or options.train_text_encoder else "train_text_encoder is off")
-        )
-        trained.append(
-            Trained(
-                part,
-                model.family.part(part).label,
-                modules if is_trained else 0,
-                parameters if is_trained else 0,
-                rate if is_trained else None,
-                reason,
-            )
-        )
-    return tuple(trained)
+    rates = full_rates(options, model.family)
+    by_block = block_rates(options, model.family)
+    return tuple(
+        _trained_by_block(model, by_block)
+        if part == DENOISER and by_block
+        else _trained_part(model, part, rate, options)
+        for part, rate in rates.items()
+    )
+
+
+def _trained_part(model: CheckpointInfo, part: str, rate: float, options: FullModelTraining) -> Trained:
+    label = model.family.part(part).label
+    if rate == 0:
+        is_off = part != DENOISER and not options.train_text_encoder
+        return Trained(part, label, 0, 0, None, "train_text_encoder is off" if is_off else "rate 0")
+    modules = sum(1 for name in model.shapes[part] if name.endswith(".weight"))
+    return Trained(part, label, modules, model.parts[part].numbers, rate)
+
+
+def _trained_by_block(model: CheckpointInfo, rates: list[float]) -> Trained:
+    """The denoiser with a rate for each block; the highest one stands for it."""
+    shapes = model.shapes[DENOISER]
+    learning = [name for name, block in model.family.weight_blocks(shapes).items() if rates[block]]
+    modules = sum(1 for name in learning if name.endswith(".weight"))
+    label = model.family.part(DENOISER).label
+    return Trained(DENOISER, label, modules, sum(math.prod(shapes[n]) for n in learning), max(rates), "block_lr")
 
 
 def _memory(options: TrainingOptions, model: CheckpointInfo | None, trained: tuple[Trained, ...]) -> int | None:

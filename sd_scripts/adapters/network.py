@@ -18,6 +18,7 @@ from sd_scripts.adapters.settings import AdapterSettings, PartRate, adapter_sett
 from sd_scripts.adapters.weights import LoadReport, MatchedFile, match_file, merge_files
 from sd_scripts.errors import ConfigError, UserError
 from sd_scripts.models.base import AdapterTarget, Architecture
+from sd_scripts.models.family import DENOISER
 
 if TYPE_CHECKING:
     from sd_scripts.options.methods import Network
@@ -75,7 +76,7 @@ class AdapterNetwork(nn.Module):
 
         Raises ConfigError and UserError for options and files that don't work.
         """
-        settings = adapter_settings(cfg)
+        settings = adapter_settings(cfg, architecture.family)
         targets = tuple(architecture.adapter_targets())
         parts = dict.fromkeys(target.part for target in targets)
         rates = part_rates([architecture.family.part(name) for name in parts], cfg)
@@ -145,19 +146,33 @@ class AdapterNetwork(nn.Module):
         self._draws.set(step, rank)
 
     def param_groups(self) -> list[dict]:
-        """A group for each trained part, named after it ("unet"), and with LoRA+ one ("unet+") for its up matrices."""
+        """A group for each trained part, named after it ("unet"), and with LoRA+ one ("unet+") for its up matrices; where
+        blocks have rates of their own, a group for each ("unet block 4")."""
         groups = []
         for rate in self.rates:
             if rate.lr is None:
                 continue
-            modules = self._part_modules(rate.part)
             ratio = self.settings.plus_ratio(rate.part)
-            fast = [p for module in modules for p in module.fast_parameters()] if ratio is not None else []
-            is_fast = set(map(id, fast))
-            slow = [p for module in modules for p in module.parameters() if id(p) not in is_fast]
-            groups += [{"params": slow, "lr": rate.lr, "name": rate.part}] if slow else []
-            groups += [{"params": fast, "lr": rate.lr * ratio, "name": f"{rate.part}+"}] if fast else []
+            for name, lr, modules in self._same_rate(rate):
+                fast = [p for module in modules for p in module.fast_parameters()] if ratio is not None else []
+                is_fast = set(map(id, fast))
+                slow = [p for module in modules for p in module.parameters() if id(p) not in is_fast]
+                groups += [{"params": slow, "lr": lr, "name": name}] if slow else []
+                groups += [{"params": fast, "lr": lr * ratio, "name": f"{name}+"}] if fast else []
         return groups
+
+    def _same_rate(self, rate: PartRate) -> Iterator[tuple[str, float, list[AdapterModule]]]:
+        """Name, rate and modules of what a part's adapters learn at one rate."""
+        modules = self._part_modules(rate.part)
+        if self.settings.blocks is None or self.settings.blocks.weights is None or rate.part != DENOISER:
+            yield rate.part, rate.lr, modules
+            return
+        for block in sorted(
+            {module.target.block for module in modules}, key=lambda block: -1 if block is None else block
+        ):
+            own = [module for module in modules if module.target.block == block]
+            weight = self.settings.rate_weight(block)
+            yield f"{rate.part} block {block}", rate.lr * weight, own
 
     def summary(self) -> tuple[PartSummary, ...]:
         """Modules, parameters and rates of each part; `str()` of each is a line for people."""
@@ -235,11 +250,8 @@ class AdapterNetwork(nn.Module):
 
 def _option_sizes(targets: tuple[AdapterTarget, ...], settings: AdapterSettings) -> dict[str, Size]:
     """Size of each target that the options train."""
-    linear = Size(settings.rank, settings.alpha)
-    if settings.conv_rank is None:
-        return {target.name: linear for target in targets if not target.needs_conv_dim}
-    conv = Size(settings.conv_rank, settings.conv_alpha)
-    return {target.name: conv if target.is_conv3x3 else linear for target in targets}
+    sizes = {target.name: settings.size_of(target) for target in targets}
+    return {name: Size(*size) for name, size in sizes.items() if size is not None}
 
 
 def _file_sizes(file: MatchedFile, kind: type[AdapterModule]) -> dict[str, Size]:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
+from sd_scripts.adapters.blocks import BlockSettings, take_block_settings
 from sd_scripts.adapters.kinds import Kind, find_kind
 from sd_scripts.errors import ConfigError
-from sd_scripts.models.family import Part
+from sd_scripts.models.family import ModelFamily, Part
 from sd_scripts.options.families import FAMILIES
 from sd_scripts.options.network_arguments import current_name, item_problem, items_of, read_item, split_items
 
@@ -32,6 +33,19 @@ class Dropouts:
         return bool(self.neuron or self.rank or self.module)
 
 
+class Sized(Protocol):
+    """What the size of an adapter depends on: of a target by name or in a loaded model."""
+
+    @property
+    def is_conv3x3(self) -> bool: ...
+
+    @property
+    def needs_conv_dim(self) -> bool: ...
+
+    @property
+    def block(self) -> int | None: ...
+
+
 @dataclass(frozen=True)
 class AdapterSettings:
     """What the network options ask for."""
@@ -44,17 +58,50 @@ class AdapterSettings:
     dropouts: Dropouts = Dropouts()
     unet_ratio: float | None = None  # LoRA+
     text_encoder_ratio: float | None = None
+    blocks: BlockSettings | None = None  # of the U-Net
     extra: Mapping[str, object] = field(default_factory=dict)  # arguments that only this kind has
 
     def plus_ratio(self, part: str) -> float | None:
         """LoRA+ ratio of a part, None without."""
         return self.unet_ratio if part == "unet" else self.text_encoder_ratio
 
+    def size_of(self, target: Sized) -> tuple[int, float] | None:
+        """Rank and alpha of a target; None: it is left out."""
+        by_block = self.blocks if target.block is not None else None
+        trains_conv = self.conv_rank is not None or (self.blocks is not None and self.blocks.conv_dims is not None)
+        if (target.needs_conv_dim and not trains_conv) or (by_block and by_block.is_left_out(target.block)):
+            return None
+        if target.is_conv3x3:
+            rank, alpha = self.conv_rank or 0, self.conv_alpha
+            own = (by_block.conv_dims, by_block.conv_alphas) if by_block else (None, None)
+        else:
+            rank, alpha = self.rank, self.alpha
+            own = (by_block.dims, by_block.alphas) if by_block else (None, None)
+        rank = rank if own[0] is None else own[0][target.block]
+        return (rank, alpha if own[1] is None else own[1][target.block]) if rank else None
 
-def adapter_settings(cfg: Network) -> AdapterSettings:
-    """Read the network options. Raises ConfigError for unknown modules and arguments and for impossible values."""
+    def rank_of(self, target: Sized) -> int | None:
+        """Rank of a target; None: it is left out."""
+        size = self.size_of(target)
+        return None if size is None else size[0]
+
+    def rate_weight(self, block: int | None) -> float:
+        """By which the rate of a target in this block is multiplied."""
+        weights = self.blocks.weights if self.blocks is not None and block is not None else None
+        return 1.0 if weights is None else weights[block]
+
+
+def adapter_settings(cfg: Network, family: ModelFamily | None = None) -> AdapterSettings:
+    """Read the network options. Raises ConfigError for unknown modules and arguments and for impossible values.
+
+    Args:
+        family: of the model; without it nothing is said of its blocks.
+    """
     kind = find_kind(cfg.network_module)
     arguments = read_arguments(kind, cfg.network_args or [])
+    blocks = None
+    if family is not None and family.blocks is not None:
+        blocks = take_block_settings(arguments, family.blocks)
     ratio = arguments.pop("loraplus_lr_ratio", None)
     return AdapterSettings(
         kind,
@@ -67,6 +114,7 @@ def adapter_settings(cfg: Network) -> AdapterSettings:
         ),
         unet_ratio=arguments.pop("loraplus_unet_lr_ratio", ratio),
         text_encoder_ratio=arguments.pop("loraplus_text_encoder_lr_ratio", ratio),
+        blocks=blocks,
         extra=arguments,
     )
 

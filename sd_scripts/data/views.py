@@ -24,6 +24,17 @@ class View:
     bucket: Size
 
 
+def sizes_of(sample: Sample, view: View, is_flipped: bool) -> tuple[int, int, int, int, int, int]:
+    """Height and width of the original, top and left of the cut in the scaled picture, height and width of the cut.
+
+    In a mirrored picture the left edge of the cut is the right one of the original.
+    """
+    (width, height), (left, top) = sample.size, view.offset
+    if is_flipped:
+        left = view.resized[0] - left - view.bucket[0]
+    return height, width, top, left, view.bucket[1], view.bucket[0]
+
+
 def view_of(sample: Sample, options: Images, use: Use | None = None) -> View:
     """The view of a use; without one, as caches see the picture: the middle of it."""
     fit = sample.fit

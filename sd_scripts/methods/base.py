@@ -42,13 +42,21 @@ class Trainee(nn.Module):
         """Captions are encoded already: the text encoders take part in no step, and need no device."""
         self.text_encoders = nn.ModuleList()
 
-    def forward(self, noisy: Tensor, timesteps: Tensor, tokens: Tokens | None, text: Text | None = None) -> Tensor:
-        """The denoiser's prediction (b, c, h, w) for noisy latents, timesteps (b,) and captions, encoded or not."""
+    def forward(
+        self,
+        noisy: Tensor,
+        timesteps: Tensor,
+        tokens: Tokens | None,
+        text: Text | None = None,
+        sizes: Tensor | None = None,
+    ) -> Tensor:
+        """The denoiser's prediction (b, c, h, w) for noisy latents, timesteps (b,) and captions, encoded or not; for
+        models that look at them with the pictures' sizes (b, 6)."""
         if text is None:
             assert tokens is not None
             with nullcontext() if self._trains_text else torch.no_grad():
                 text = self._architecture.encode_text(tokens)
-        return self._architecture.predict(noisy, timesteps, text)
+        return self._architecture.predict(noisy, timesteps, text, sizes)
 
 
 class Method(ABC):

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -13,6 +14,8 @@ from sd_scripts.adapters.metadata import DataSummary, RunSummary
 from sd_scripts.adapters.modelspec import modelspec
 from sd_scripts.methods.base import Method, TrainedPart, Trainee
 from sd_scripts.models.base import Architecture
+from sd_scripts.models.family import DENOISER, VAE
+from sd_scripts.options.implied import block_rates, full_rates
 from sd_scripts.options.output import SavePrecision
 from sd_scripts.options.recipes import FullModelTraining
 
@@ -26,26 +29,24 @@ class FullMethod(Method):
     def __init__(self, architecture: Architecture, options: FullModelTraining, seed: int):
         self._architecture = architecture
         self._options = options
-        rates = {"unet": options.learning_rate}
-        for number, _ in enumerate(architecture.text_encoders, start=1):
-            rates[f"te{number}"] = options.text_encoder_rate
-        networks = {"unet": architecture.denoiser}
-        networks |= {f"te{number}": encoder for number, encoder in enumerate(architecture.text_encoders, start=1)}
-        self._trained = {part: (network, rates[part]) for part, network in networks.items() if rates[part] > 0}
-        for part, network in networks.items():
-            network.requires_grad_(part in self._trained)
-        self.trainee = Trainee(architecture, trains_text=any(part != "unet" for part in self._trained))
+        self._groups = tuple(group for group in _groups(architecture, options) if group.weights and group.rate > 0)
+        for part, network in architecture.networks.items():
+            if part != VAE:
+                network.requires_grad_(False)
+        for group in self._groups:
+            for weight in group.weights.values():
+                weight.requires_grad_(True)
+        self.trainee = Trainee(architecture, trains_text=any(group.part != DENOISER for group in self._groups))
 
     def parameter_groups(self) -> list[dict[str, Any]]:
         return [
-            {"params": list(network.parameters()), "lr": rate, "name": part}
-            for part, (network, rate) in self._trained.items()
+            {"params": list(group.weights.values()), "lr": group.rate, "name": group.name} for group in self._groups
         ]
 
     def parts(self) -> list[TrainedPart]:
         return [
-            TrainedPart(part, _count_layers(network), sum(p.numel() for p in network.parameters()), rate)
-            for part, (network, rate) in self._trained.items()
+            TrainedPart(group.name, group.layers, sum(w.numel() for w in group.weights.values()), group.rate)
+            for group in self._groups
         ]
 
     def set_training(self) -> None:
@@ -69,5 +70,31 @@ class FullMethod(Method):
         self._architecture.save(path, DTYPES[precision] if precision else None, metadata)
 
 
-def _count_layers(network: nn.Module) -> int:
-    return sum(1 for module in network.modules() if any(True for _ in module.parameters(recurse=False)))
+@dataclass(frozen=True)
+class _Group:
+    """Weights that are trained at one rate."""
+
+    name: str
+    part: str
+    rate: float
+    weights: Mapping[str, nn.Parameter]  # by their names in the part's network
+
+    @property
+    def layers(self) -> int:
+        return len({name.rpartition(".")[0] for name in self.weights})
+
+
+def _groups(architecture: Architecture, options: FullModelTraining) -> Iterator[_Group]:
+    """A group for each part, of the denoiser one for each block where they have rates of their own."""
+    idle = {id(weight) for module in architecture.idle_modules() for weight in module.parameters()}
+    by_block = block_rates(options, architecture.family)
+    for part, rate in full_rates(options, architecture.family).items():
+        network = architecture.networks[part]
+        weights = {name: weight for name, weight in network.named_parameters() if id(weight) not in idle}
+        if part != DENOISER or by_block is None:
+            yield _Group(part, part, rate, weights)
+            continue
+        blocks = architecture.family.weight_blocks({name: tuple(weight.shape) for name, weight in weights.items()})
+        for number, block_rate in enumerate(by_block):
+            own = {name: weight for name, weight in weights.items() if blocks[name] == number}
+            yield _Group(f"{part} block {number}", part, block_rate, own)

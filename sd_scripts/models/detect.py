@@ -16,7 +16,7 @@ from sd_scripts.models.keymaps.core import Shape
 from sd_scripts.models.layouts import ReadPlan, plan_file, plan_folder
 from sd_scripts.models.part_files import PartFile, by_file, inspect_part, read_headers, weight_files
 from sd_scripts.models.probes import identify, label_of
-from sd_scripts.models.targets import adapter_counts
+from sd_scripts.models.targets import adapter_counts, same_ranks
 from sd_scripts.options.recipes import recipe_for
 
 MODEL_SUFFIXES = (".safetensors", ".ckpt", ".pt", ".pth", ".bin")
@@ -89,7 +89,7 @@ class CheckpointInfo:
 
     def adapter_module_counts(self, rank: int, conv_rank: int | None = None) -> dict[str, tuple[int, int]]:
         """Part to (modules, parameters) of a LoRA on this model."""
-        return adapter_counts(self.family, self.shapes, rank, conv_rank)
+        return adapter_counts(self.family, self.shapes, same_ranks(rank, conv_rank))
 
     def _own_part(self, name: str) -> PartFile:
         part, sources = self.family.part(name), self.plan.parts[name]

@@ -122,6 +122,21 @@ class TargetName:
 
 
 @dataclass(frozen=True)
+class BlockRows:
+    """How many blocks of a U-Net ranks and rates by block count: before its rows, down, in the middle, up, after them."""
+
+    before: int
+    down: int
+    mid: int
+    up: int
+    after: int
+
+    @property
+    def total(self) -> int:
+        return self.before + self.down + self.mid + self.up + self.after
+
+
+@dataclass(frozen=True)
 class ModelIdentity:
     """How files name a base model in their metadata."""
 
@@ -156,6 +171,11 @@ def no_targets(_shapes: PartShapes) -> Iterator[TargetName]:
     return iter(())
 
 
+def no_blocks(_shapes: Shapes) -> Mapping[str, int]:
+    """Of a family without rates by block."""
+    return {}
+
+
 def no_identity(_predicts_v: bool, _shapes: PartShapes) -> ModelIdentity:
     """Of a family that cannot be trained yet."""
     raise NotImplementedError
@@ -180,6 +200,8 @@ class ModelFamily:
         text_rates: how many rates of text encoders an adapter can have.
         needs: options that name files which its base model never holds.
         targets: what adapters may train, from the shapes of its parts, in the order of LoRA files.
+        blocks: the blocks that `TargetName.block` counts; None where adapters have no ranks by block.
+        weight_blocks: the block of each weight of the denoiser, for rates by block; empty where there are none.
         identity: what metadata calls it, from whether it predicts velocity, and the shapes.
         refusal: why a file of the family cannot be trained on, from its shapes ("is an inpainting model: …").
         predicts_v: whether a file says that it predicts velocity, from its names.
@@ -200,6 +222,8 @@ class ModelFamily:
     text_rates: int = 1
     needs: tuple[str, ...] = ()
     targets: Callable[[PartShapes], Iterator[TargetName]] = no_targets
+    blocks: BlockRows | None = None
+    weight_blocks: Callable[[Shapes], Mapping[str, int]] = no_blocks
     identity: Callable[[bool, PartShapes], ModelIdentity] = no_identity
     refusal: Callable[[PartShapes], str | None] = no_problem
     predicts_v: Callable[[Collection[str]], bool] = lambda names: False

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 
 from sd_scripts.models.family import DENOISER, ModelFamily, PartShapes, Shapes, TargetName
 from sd_scripts.models.keymaps.core import Shape
@@ -57,6 +57,12 @@ def _original_place(name: str) -> list[int]:
     return [int(word) if word.isdigit() else _ORIGINAL_ORDER.get(word, 0) for word in name.split(".")]
 
 
+def sdxl_weight_blocks(shapes: Shapes) -> dict[str, int]:
+    """The block (0-22) of each weight of an SDXL U-Net."""
+    names = unet_key_map(UNetShape.of_library(shapes))
+    return {name: sdxl_block(names.file_name(name) or name) for name in shapes}
+
+
 def sdxl_block(name: str) -> int:
     """The block (0-22) of an SDXL U-Net's module or weight, by its original name: embeddings, nine input blocks, three
     middle ones, nine output blocks, the last layer."""
@@ -107,14 +113,23 @@ def _without_level(shapes: Shapes) -> Shapes:
 
 
 def adapter_counts(
-    family: ModelFamily, shapes: PartShapes, rank: int, conv_rank: int | None = None
+    family: ModelFamily, shapes: PartShapes, rank_of: Callable[[TargetName], int | None]
 ) -> dict[str, tuple[int, int]]:
-    """Part to (modules, parameters) of a LoRA with these ranks."""
+    """Part to (modules, parameters) of a LoRA with these ranks; None: the target is left out."""
     counts: dict[str, tuple[int, int]] = {}
     for target in family.targets(shapes):
-        if target.needs_conv_dim and conv_rank is None:
-            continue
-        size = target.lora_parameters(conv_rank if target.is_conv3x3 and conv_rank else rank)
-        modules, parameters = counts.get(target.part, (0, 0))
-        counts[target.part] = modules + 1, parameters + size
+        modules, parameters = counts.setdefault(target.part, (0, 0))
+        if (rank := rank_of(target)) is not None:
+            counts[target.part] = modules + 1, parameters + target.lora_parameters(rank)
     return counts
+
+
+def same_ranks(rank: int, conv_rank: int | None = None) -> Callable[[TargetName], int | None]:
+    """One rank for all layers and one for 3x3 convolutions; without that resnets and samplers are left out."""
+
+    def rank_of(target: TargetName) -> int | None:
+        if target.needs_conv_dim and conv_rank is None:
+            return None
+        return conv_rank if target.is_conv3x3 else rank
+
+    return rank_of

@@ -5,11 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from sd_scripts.models.family import DENOISER
 from sd_scripts.options.dataset import Caching
 from sd_scripts.options.memory import Memory, Precision
 from sd_scripts.options.methods import FullTraining, Network, TextualInversion
+from sd_scripts.options.schema import specs
 
 if TYPE_CHECKING:
+    from sd_scripts.models.family import ModelFamily
     from sd_scripts.options.recipes import CommonOptions
 
 SPLIT_MODE_BLOCKS = 18  # what the older switch stands for
@@ -62,6 +65,27 @@ def trains_text_encoders(options: CommonOptions) -> bool:
         own = (one,) if one is not None else (first, second)
         return options.train_text_encoder and any(options.learning_rate if rate is None else rate for rate in own)
     return False
+
+
+def full_rates(options: FullTraining, family: ModelFamily) -> dict[str, float]:
+    """Part to the rate at which a trainer of whole models trains it; 0: it stays as it is."""
+    encoders = [part.name for part in family.parts if part.is_text_encoder]
+    own = (options.learning_rate_te1, options.learning_rate_te2, options.learning_rate_te3)
+    if len(encoders) == 1:
+        own = (options.learning_rate_te,)
+    learns = options.train_text_encoder and family.has(specs(type(options))["train_text_encoder"].only_for)
+    rates = {DENOISER: options.learning_rate}
+    for number, encoder in enumerate(encoders):
+        rate = options.learning_rate if own[number] is None else own[number]
+        rates[encoder] = rate if learns and (number < 2 or options.train_t5xxl) else 0.0
+    return rates
+
+
+def block_rates(options: FullTraining, family: ModelFamily) -> list[float] | None:
+    """The rates that take the place of the denoiser's own, one for each block; None where they are not given."""
+    if options.block_lr is None or not family.has(specs(type(options))["block_lr"].only_for):
+        return None
+    return [float(text) for text in options.block_lr.split(",")]
 
 
 def encoder_rates(options: Network) -> Sequence[float]:

@@ -120,7 +120,6 @@ class FullTraining(Options):
         label="Rate of text encoder 1",
         only_for=("sdxl", "sd3"),
         only_with={"train_text_encoder": True},
-        available=False,
         help="Learning rate of the first text encoder (CLIP-L); 0 leaves it as it is; unset: the learning rate.",
     )
     learning_rate_te2: float | None = option(
@@ -129,7 +128,6 @@ class FullTraining(Options):
         label="Rate of text encoder 2",
         only_for=("sdxl", "sd3"),
         only_with={"train_text_encoder": True},
-        available=False,
         help="Learning rate of the second text encoder (CLIP-G); 0 leaves it as it is; unset: the learning rate.",
     )
     learning_rate_te3: float | None = option(
@@ -181,7 +179,6 @@ class FullTraining(Options):
         label="Rates by block",
         level="expert",
         only_for=("sdxl",),
-        available=False,
         help="23 learning rates, separated by commas, in place of the one of the U-Net: embeddings, 9 input blocks, "
         "3 middle, 9 output, last layer. 0 leaves a block as it is.",
     )

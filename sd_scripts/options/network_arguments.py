@@ -55,8 +55,12 @@ def _rank_of(layers: str, only_with: Mapping[str, Any], *families: str) -> Any:
     )
 
 
-def _text(help: str, only_with: Mapping[str, Any], *families: str, label: str | None = None) -> Any:
-    return option(None, label=label, level="expert", only_for=families, only_with=only_with, available=False, help=help)
+def _text(
+    help: str, only_with: Mapping[str, Any], *families: str, label: str | None = None, available: bool = False
+) -> Any:
+    return option(
+        None, label=label, level="expert", only_for=families, only_with=only_with, available=available, help=help
+    )
 
 
 def _switch(help: str, only_with: Mapping[str, Any], *families: str, label: str | None = None, on: bool = False) -> Any:
@@ -133,7 +137,9 @@ class NetworkArguments(Options):
     )  # fmt: skip
     disable_conv_cp: bool = _switch("Older way to switch the Tucker decomposition off.", LYCORIS)
     rank_dropout_scale: bool = _switch("Make up for dropped ranks by scaling the others.", LYCORIS)
-    train_on_input: bool = _switch("Let the ia3 algorithm scale what goes into a layer instead of what comes out.", LYCORIS)
+    train_on_input: bool = _switch(
+        "Let the ia3 algorithm scale what goes into a layer instead of what comes out.", LYCORIS
+    )
     use_scalar: bool = _switch("Give every module a strength that is trained.", LYCORIS)
     factor: int | None = option(
         None, ge=-1, level="expert", label="LoKr factor", only_with=_of("lokr", "lycoris.kohya"), available=False,
@@ -169,26 +175,33 @@ class NetworkArguments(Options):
     enable_conv: bool = _switch("Train the convolutions too.", _of("oft"), "unet")
 
     block_dims: str | None = _text(
-        "A rank for each block of the U-Net, separated by commas: 25 for SD, 23 for SDXL.", UNET_BLOCKS, "unet"
+        "A rank for each block of the U-Net, separated by commas: 25 for SD, 23 for SDXL.",
+        UNET_BLOCKS,
+        "unet",
+        available=True,
     )
-    block_alphas: str | None = _text("An alpha for each block, separated by commas.", UNET_BLOCKS, "unet")
+    block_alphas: str | None = _text(
+        "An alpha for each block, separated by commas.", UNET_BLOCKS, "unet", available=True
+    )
     conv_block_dims: str | None = _text(
-        "A rank for the convolutions of each block, separated by commas.", UNET_BLOCKS, "unet"
+        "A rank for the convolutions of each block, separated by commas.", UNET_BLOCKS, "unet", available=True
     )
     conv_block_alphas: str | None = _text(
-        "An alpha for the convolutions of each block, separated by commas.", UNET_BLOCKS, "unet"
+        "An alpha for the convolutions of each block, separated by commas.", UNET_BLOCKS, "unet", available=True
     )
     down_lr_weight: str | None = _text(
         "Multiples of the rate for the blocks of the first half, separated by commas, or a curve: cosine, sine, linear, "
-        "reverse_linear, zeros. 0 leaves a block out.", UNET_BLOCKS, "unet",
+        "reverse_linear, zeros. 0 leaves a block out.", UNET_BLOCKS, "unet", available=True,
     )  # fmt: skip
-    mid_lr_weight: str | None = _text("Multiples of the rate for the middle block.", UNET_BLOCKS, "unet")
+    mid_lr_weight: str | None = _text(
+        "Multiples of the rate for the middle block.", UNET_BLOCKS, "unet", available=True
+    )
     up_lr_weight: str | None = _text(
         "Multiples of the rate for the blocks of the second half, written like those of the first.",
-        UNET_BLOCKS, "unet",
+        UNET_BLOCKS, "unet", available=True,
     )  # fmt: skip
     block_lr_zero_threshold: float | None = option(
-        None, ge=0, level="expert", only_for=("unet",), only_with=UNET_BLOCKS, available=False,
+        None, ge=0, level="expert", only_for=("unet",), only_with=UNET_BLOCKS,
         help="Blocks whose multiple is not above this are left out; 0 when unset.",
     )  # fmt: skip
 

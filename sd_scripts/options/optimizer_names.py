@@ -231,8 +231,9 @@ def part_rates(cfg: OptimizerOptions) -> set[float]:
         rates.add(base if unet is None else unet)
     if hasattr(cfg, "text_encoder_lr") and not getattr(cfg, "network_train_unet_only", False):
         rates.update([base] if text in (None, []) else text if isinstance(text, list) else [text])
-    if getattr(cfg, "train_text_encoder", False) and getattr(cfg, "learning_rate_te", None) is not None:
-        rates.add(cfg.learning_rate_te)
+    if getattr(cfg, "train_text_encoder", False):
+        own = (getattr(cfg, name, None) for name in ("learning_rate_te", "learning_rate_te1", "learning_rate_te2"))
+        rates.update(rate for rate in own if rate is not None)
     return rates
 
 

@@ -49,13 +49,6 @@ class FullModelTraining(FullTraining, TrainingOptions):
         "safetensors", level="expert", help="File format; the last two write a diffusers folder."
     )
 
-    @property
-    def text_encoder_rate(self) -> float:
-        """Rate of the text encoder; 0 when it is not trained."""
-        if not self.train_text_encoder:
-            return 0.0
-        return self.learning_rate if self.learning_rate_te is None else self.learning_rate_te
-
 
 class DreamBoothTraining(FullModelTraining):
     """All weights of the model, from folders of class and regularisation pictures; the text encoder learns along."""
@@ -112,7 +105,7 @@ RECIPES: Mapping[str, Recipe] = MappingProxyType(
             _recipe("train_network", "adapter", NetworkTraining,
                    "Train a LoRA for SD 1.x or 2.x."),
             _recipe("sdxl_train_network", "adapter", NetworkTraining,
-                   "Train a LoRA for SDXL.", available=False),
+                   "Train a LoRA for SDXL."),
             _recipe("sd3_train_network", "adapter", NetworkTraining,
                    "Train a LoRA for SD 3 or 3.5.", available=False),
             _recipe("flux_train_network", "adapter", NetworkTraining,
@@ -126,7 +119,7 @@ RECIPES: Mapping[str, Recipe] = MappingProxyType(
             _recipe("fine_tune", "full", FullModelTraining,
                    "Train all weights of an SD 1.x or 2.x model."),
             _recipe("sdxl_train", "full", FullModelTraining,
-                   "Train all weights of an SDXL model.", available=False),
+                   "Train all weights of an SDXL model."),
             _recipe("sd3_train", "full", FullModelTraining,
                    "Train all weights of an SD 3 or 3.5 model.", available=False),
             _recipe("flux_train", "full", FullModelTraining,

@@ -28,7 +28,6 @@ class TextEncoders(Options):
         label="Weights in captions",
         level="expert",
         only_for=("clip",),
-        available=False,
         help="Read (word:1.3), (word) and [word] in captions as emphasis instead of as plain brackets. Only for captions "
         "that were written that way.",
     )

@@ -36,7 +36,7 @@ def loss_of(
     draws = [generator(seed, "noise", *rest, index) for index in batch.indices]
     latents = batch_latents(run, batch, when)
     noised = noise_latents(latents, architecture.schedule, options, architecture.name, draws, timesteps)
-    prediction = trainee(noised.noisy, noised.timesteps, batch.tokens, batch.text)
+    prediction = trainee(noised.noisy, noised.timesteps, batch.tokens, batch.text, batch.sizes)
     return training_loss(prediction, noised, options, batch.masks, batch.loss_weights)
 
 

@@ -114,7 +114,9 @@ def model_bytes(run: Run, trained: Trained) -> int:
 def add_outputs(run: Run, plan: Plan, trained: Trained, optimizer_name: str, record: Record) -> None:
     """Give the run its saver and its drawer of samples."""
     options = run.options
-    names = FileNames(Path(options.output_dir), options.output_name, f".{options.save_model_as}")
+    is_folder = options.save_model_as.startswith("diffusers")
+    suffix = "" if is_folder else f".{options.save_model_as}"
+    names = FileNames(Path(options.output_dir), options.output_name, suffix)
     outputs = Outputs(run, plan, trained, optimizer_name, record)
     run.saver = Saver(
         options,

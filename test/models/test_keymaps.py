@@ -7,7 +7,7 @@ from sd_scripts.models.configs import clip_config, unet_config, vae_config
 from sd_scripts.models.families import all_families
 from sd_scripts.models.keymaps.clip import open_clip_used_layers
 from sd_scripts.models.layouts import plan_file, stored_tensors
-from sd_scripts.models.targets import adapter_counts
+from sd_scripts.models.targets import adapter_counts, same_ranks
 from test.models.conftest import read_data
 from test.tiny import tiny_networks
 
@@ -155,7 +155,7 @@ def test_adapter_targets_have_the_names_order_and_sizes_of_lora_files(variant):
     with_conv = variant.endswith("__conv")
     targets = [target for target in family(architecture).targets(shapes) if with_conv or not target.needs_conv_dim]
     assert [target.name for target in targets] == list(dict.fromkeys(key.split(".")[0] for key in expected))
-    counts = adapter_counts(family(architecture), shapes, 4, 4 if with_conv else None)
+    counts = adapter_counts(family(architecture), shapes, same_ranks(4, 4 if with_conv else None))
     modules = {part: modules for part, (modules, _) in counts.items()}
     assert (
         modules

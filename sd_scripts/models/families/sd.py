@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from sd_scripts.models.family import (
+    BlockRows,
     LatentSpec,
     Layout,
     ModelFamily,
@@ -24,6 +25,7 @@ UNET = "model.diffusion_model."
 CLIP = "cond_stage_model.transformer."
 OPEN_CLIP = "cond_stage_model.model."
 LATENT = LatentSpec(channels=4, downscale=8, scale=0.18215)
+BLOCKS = BlockRows(before=0, down=12, mid=1, up=12, after=0)
 TRAITS = frozenset({"noise", "unet", "clip"})
 SCRIPTS = ("train_network", "fine_tune", "train_db", "train_textual_inversion", "train_control_net", "train_leco")
 
@@ -83,6 +85,7 @@ SD1 = ModelFamily(
         Part("te1", "text encoder", "text_encoder", (clip_layout(CLIP),)),
     ),
     targets=sd_targets,
+    blocks=BLOCKS,
     identity=_identity_1,
     refusal=no_special_model,
     loader="sd_scripts.models.sd_files:load_stable_diffusion",
@@ -119,6 +122,7 @@ SD2 = ModelFamily(
         ),
     ),
     targets=sd_targets,
+    blocks=BLOCKS,
     identity=_identity_2,
     refusal=no_special_model,
     loader="sd_scripts.models.sd_files:load_stable_diffusion",

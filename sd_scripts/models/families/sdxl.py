@@ -6,6 +6,7 @@ from collections.abc import Collection
 
 from sd_scripts.models.families.sd import no_special_model
 from sd_scripts.models.family import (
+    BlockRows,
     LatentSpec,
     Layout,
     ModelFamily,
@@ -19,7 +20,7 @@ from sd_scripts.models.keymaps.clip import LEVEL, clip_layout, open_clip_key_map
 from sd_scripts.models.keymaps.core import KeyMap, count_indices, same_names
 from sd_scripts.models.keymaps.unet import unet_part
 from sd_scripts.models.keymaps.vae import vae_part
-from sd_scripts.models.targets import sdxl_targets
+from sd_scripts.models.targets import sdxl_targets, sdxl_weight_blocks
 
 UNET = "model.diffusion_model."
 CLIP_L = "conditioner.embedders.0.transformer."
@@ -95,6 +96,8 @@ SDXL = ModelFamily(
     ),
     text_rates=2,
     targets=sdxl_targets,
+    blocks=BlockRows(before=1, down=9, mid=3, up=9, after=1),
+    weight_blocks=sdxl_weight_blocks,
     identity=_identity,
     refusal=_refusal,
     predicts_v=lambda names: V_MARK in names,

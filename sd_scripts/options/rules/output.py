@@ -90,13 +90,9 @@ def resume_folder_is_a_state(options: Saving) -> Iterator[Problem]:
 
 
 def file_format_can_be_written(options: Saving, families: Families) -> Iterator[Problem]:
-    if not options.save_model_as.startswith("diffusers"):
-        return
-    if all_are(families, "dit"):
+    if options.save_model_as.startswith("diffusers") and all_are(families, "dit"):
         found = " or ".join(FAMILIES[family].label for family in families)
         yield error("save_model_as", f"{found} is written as a single file only", 'set it to "safetensors"')
-    else:
-        yield error("save_model_as", f"{options.save_model_as} is not yet available", 'set it to "safetensors"')
 
 
 def file_format_is_chosen_once(options: Saving) -> Iterator[Problem]:
