@@ -314,6 +314,40 @@ def test_workers_above_the_cores_are_capped_and_it_is_said(ten_pictures, plan, c
     assert f"{usable_cores() + 3} loader processes were asked for; {usable_cores()} are used" in caplog.text
 
 
+@pytest.mark.parametrize("world_size", [1, 2])
+@pytest.mark.parametrize("workers", [0, 1, 2])
+def test_any_workers_and_processes_go_on_in_mid_epoch_with_the_same_batches(ten_pictures, plan, workers, world_size):
+    made = plan(cache_latents=False, alpha_mask=True, **VARIED)
+    for rank in range(world_size):
+        place = {"rank": rank, "world_size": world_size}
+        unbroken = batches(made, (0, 1, 2), **place)
+        skipped = len(unbroken) // 3 - 2
+        again = batches(made, (1,), skip=skipped, workers=workers, **place) + batches(
+            made, (2,), workers=workers, **place
+        )
+        assert_equal(again, unbroken[len(unbroken) // 3 + skipped :])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("workers", [0, 2])
+def test_memory_stays_flat_over_fifty_epochs(picture, plan, workers):
+    psutil = pytest.importorskip("psutil")
+    for number in range(40):
+        picture(f"1_x/{number}.jpg", (300 + number, 280), caption=f"picture {number}, red")
+    made = plan(resolution="256", max_bucket_reso=512, cache_latents=False, **VARIED)
+    loader = Loader(made, LetterTokenizer(), seed=5, workers=workers, total_steps=10_000)
+    processes, used = [psutil.Process()], []
+    for epoch in range(50):
+        assert sum(len(batch) for batch in loader.epoch(epoch)) == 40
+        if epoch == 4:
+            processes += [psutil.Process(child.pid) for child in multiprocessing.active_children()]
+        if epoch in (9, 49):
+            used.append(sum(process.memory_info().rss for process in processes))
+    loader.close()
+    assert len(processes) == 1 + workers
+    assert used[1] / used[0] == pytest.approx(1, abs=0.02)
+
+
 def test_without_persistence_workers_end_with_the_epoch(ten_pictures, plan):
     made = plan(train_batch_size=2)
     loader = Loader(made, LetterTokenizer(), seed=5, workers=2, persistent=False)
