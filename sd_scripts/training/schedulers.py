@@ -1,12 +1,14 @@
 """Make the learning-rate schedule that the options name. It advances once per optimizer step.
 
 Names and arguments are resolved without torch in `sd_scripts.options.scheduler_names`; the formulas are those of
-transformers.
+diffusers and transformers.
 """
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Callable, Sequence
+from types import ModuleType
 from typing import Any
 
 import torch
@@ -151,12 +153,19 @@ class RelativeStep(LRScheduler):
         return rates
 
 
+# diffusers has the others too, by the same formulas; transformers imports its whole trainer with them, which takes seconds.
+FROM_TRANSFORMERS = ("cosine_with_min_lr", "cosine_warmup_with_min_lr", "inverse_sqrt", "warmup_stable_decay")
+
+
+def _library(package: str) -> ModuleType:
+    return importlib.import_module(f"{package}.optimization")
+
+
 def _named_schedule(
     cfg: SchedulerOptions, choice: ScheduleChoice, optimizer: Optimizer, warmup: int, decay: int, total: int
 ) -> LRScheduler:
     """A schedule of the table as factors on every group's rate."""
-    from transformers import optimization as library
-
+    library = _library("transformers" if choice.name in FROM_TRANSFORMERS else "diffusers")
     given = choice.arguments
     span = {"num_warmup_steps": warmup, "num_training_steps": total}
     half_cycles = {"num_cycles": cfg.lr_scheduler_num_cycles / 2}
