@@ -8,6 +8,7 @@ from __future__ import annotations
 import importlib
 import importlib.util
 import io
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -26,6 +27,8 @@ if TYPE_CHECKING:
     from PIL import Image as PillowImage
 
 UNREADABLE_REMEDY = 'replace or remove it, or set on_bad_image = "skip"'
+
+LIMIT_VARIABLE = "MAX_IMAGE_MEGAPIXELS"
 
 _ORIENTATION = 274  # EXIF tag
 _SIDEWAYS = (5, 6, 7, 8)  # EXIF orientations that swap width and height
@@ -145,21 +148,26 @@ def _unopened(problem: OSError) -> PictureProblem:
 def _read_header(file: BinaryIO) -> PillowImage.Image:
     from PIL import Image, UnidentifiedImageError
 
-    _load_plug_ins()
+    _prepare_pillow()
     start = file.read(12)
     if not start:
         raise PictureProblem("is empty (0 bytes)")
     file.seek(0)
     try:
-        return Image.open(file)
+        image = Image.open(file)
     except UnidentifiedImageError as problem:
         raise PictureProblem("is not a picture, whatever its name says") from problem
-    except Image.DecompressionBombError as problem:
-        raise PictureProblem("has more than 178 million pixels; make it smaller") from problem
     except Exception as problem:  # Pillow's plug-ins raise anything on damaged headers
         is_webp = start[:4] == b"RIFF" and start[8:] == b"WEBP"  # of which opening already needs the end
         cut_off = missing_end(file, "WEBP") if is_webp else ""
         raise PictureProblem(cut_off or f"has a damaged header ({problem})") from problem
+    megapixels = image.size[0] * image.size[1] / 1e6
+    if megapixels > most_megapixels():
+        raise PictureProblem(
+            f"has {megapixels:,.0f} million pixels, more than the limit of {most_megapixels():,}; make it smaller, or raise "
+            f"the limit with the environment variable {LIMIT_VARIABLE}"
+        )
+    return image
 
 
 @contextmanager
@@ -175,9 +183,18 @@ def _decoding() -> Iterator[None]:
 
 
 @lru_cache
-def _load_plug_ins() -> None:
+def _prepare_pillow() -> None:
+    from PIL import Image
+
+    Image.MAX_IMAGE_PIXELS = None  # the limit is ours, and is explained
     if importlib.util.find_spec("pillow_jxl"):
         importlib.import_module("pillow_jxl")
+
+
+def most_megapixels() -> int:
+    """Pictures above this are refused: decoded they might fill the memory. The largest cameras give 200."""
+    given = os.environ.get(LIMIT_VARIABLE, "")
+    return int(given) if given.isdecimal() else 300
 
 
 def _orientation(image: PillowImage.Image) -> int:

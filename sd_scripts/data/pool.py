@@ -16,7 +16,7 @@ from multiprocessing.connection import Connection
 from queue import SimpleQueue
 from typing import Any, Generic, TypeVar
 
-from sd_scripts.data.transport import receive, send
+from sd_scripts.data.transport import receive, send, widen
 
 K = TypeVar("K")
 R = TypeVar("R")
@@ -187,6 +187,7 @@ class _Worker:
         self.tasks: list[_Task] = []  # given and not done; it works on the first
         reader, self._sender = context.Pipe(duplex=False)
         receiver, writer = context.Pipe(duplex=False)
+        widen(writer)
         # A forked process has our ends too; were it to keep them, it would not see when this process is gone.
         ours = (self._sender, receiver) if context.get_start_method() == "fork" else ()
         self._process = context.Process(target=_work, args=(make, prepare, reader, writer, ours), daemon=True)

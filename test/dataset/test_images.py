@@ -312,6 +312,24 @@ def test_masks_are_scaled_without_seams():
         assert (np.diff(scaled[9].astype(int)) >= 0).all()
 
 
+def test_very_large_pictures_are_refused_with_the_way_to_allow_them(tmp_path, monkeypatch):
+    Image.new("RGB", (2000, 1500)).save(tmp_path / "a.jpg")
+    assert read_scaled(tmp_path / "a.jpg", (20, 15)).rgb.shape == (15, 20, 3)
+    monkeypatch.setenv("MAX_IMAGE_MEGAPIXELS", "2")
+    for action in (probe, read):
+        with pytest.raises(
+            PictureProblem, match=r"has 3 million pixels, more than the limit of 2; .*MAX_IMAGE_MEGAPIXELS"
+        ):
+            action(tmp_path / "a.jpg")
+
+
+def test_pictures_of_the_largest_cameras_are_read(tmp_path):
+    """200 megapixels: Pillow alone refuses them."""
+    Image.new("L", (16320, 12240)).save(tmp_path / "a.jpg", quality=30)
+    assert probe(tmp_path / "a.jpg").size == (16320, 12240)
+    assert read_scaled(tmp_path / "a.jpg", (64, 48)).rgb.shape == (48, 64, 3)
+
+
 def test_cut_takes_x_and_y_in_this_order():
     pixels = np.arange(12).reshape(3, 4)
     assert cut(pixels, (1, 2), (2, 1)).tolist() == [[9, 10]]
