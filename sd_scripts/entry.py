@@ -26,7 +26,7 @@ def main(script: str, arguments: Sequence[str] | None = None) -> int:
     Args:
         arguments: command line without the script; None takes the process's own.
     """
-    _speak_utf8()
+    speak_utf8()
     recipe = RECIPES[script]
     arguments = sys.argv[1:] if arguments is None else arguments
     try:
@@ -108,7 +108,7 @@ def _record_failure(options: TrainingOptions, message: str) -> None:
         RunFolder(Path(options.run_dir)).write_status(Status("failed", message=message))
 
 
-def _speak_utf8() -> None:
+def speak_utf8() -> None:
     """Prompts and paths hold any script, whatever the terminal's locale."""
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):

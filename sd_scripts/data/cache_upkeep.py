@@ -9,7 +9,7 @@ from sd_scripts.data.cache_keys import caption_source, content_hash
 from sd_scripts.data.cache_store import Purged, Store
 from sd_scripts.data.cache_work import old_source
 from sd_scripts.data.fixed_captions import fixed_captions
-from sd_scripts.data.old_latents import OldFiles
+from sd_scripts.data.old_latents import FORMATS, OldFiles
 
 if TYPE_CHECKING:
     from sd_scripts.data.plan import DataPlan
@@ -25,22 +25,21 @@ def verify(plan: DataPlan) -> tuple[int, list[Path]]:
     return len(store), store.damaged_parts
 
 
-def purge(plan: DataPlan, family: str) -> Purged:
-    """Drop the entries that come from no picture and no caption of the data set as it is now.
+def purge(plan: DataPlan) -> Purged:
+    """Drop the entries that come from no picture, mask or caption of the data set as it is now, for whichever model.
 
-    Args:
-        family: model family; entries that were taken over from another program's files stay with those files.
+    Entries that were taken over from another program's files stay as long as those.
 
     Raises:
         UserError: files cannot be written or removed.
     """
     store = Store(_folders(plan)).load()
-    old = OldFiles(family)
+    old = [OldFiles(family) for family in FORMATS]
     sources = {caption_source(caption) for caption in fixed_captions(plan)}
     for sample, folder in zip(plan.samples, _folders(plan), strict=True):
         known = store.content(folder, sample.path, sample.bytes, sample.mtime_ns)
         sources.add(known or content_hash(sample.path))
-        sources.update(old_source(file) for file in old.of(sample))
+        sources.update(old_source(file) for files in old for file in files.of(sample))
     return store.purge(sources)
 
 

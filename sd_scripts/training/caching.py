@@ -92,10 +92,33 @@ def cache_texts(
     if not caches_all_text(options):
         return None
     assert plan.data is not None
-    trainee, adapters = method.trainee, _text_adapters(method)
+    adapters = _text_adapters(method)
     for network in (*architecture.text_encoders, *adapters):
         network.to(accelerator.device)
-    trainee.eval()
+    method.trainee.eval()
+    others = [*_prompt_texts(plan), *(fixed_captions(plan.data.validation) if plan.data.validation else ())]
+    texts = encode_texts(options, plan.data, architecture, accelerator, phase, others=others, adapters=adapters)
+    method.trainee.drop_text_encoders()
+    architecture.free_text_encoders(texts, keeps_weights=method.trains_base_weights)
+    return texts
+
+
+def encode_texts(
+    options: TrainingOptions,
+    data: DataPlan,
+    architecture: Architecture,
+    accelerator: Accelerator,
+    phase: Phase,
+    *,
+    others: Sequence[str] = (),
+    adapters: Sequence[nn.Module] = (),
+) -> TextCache:
+    """Encode all captions once.
+
+    Args:
+        others: texts besides the captions.
+        adapters: that act on the text encoders.
+    """
     dtype = TEXT_DTYPES[options.mixed_precision]
 
     @torch.no_grad()
@@ -105,14 +128,14 @@ def cache_texts(
         return text.mapped(lambda tensor: tensor.to(dtype) if tensor.is_floating_point() else tensor)
 
     to_disk = options.cache_text_encoder_outputs_to_disk
-    texts = TextCache.build(
-        plan.data,
+    return TextCache.build(
+        data,
         encode,
         fingerprint=text_fingerprint(options, architecture, adapters) if to_disk else "",
         dtype=str(dtype),
         to_disk=to_disk,
         batch_size=options.text_encoder_batch_size or options.train_batch_size,
-        others=[*_prompt_texts(plan), *(fixed_captions(plan.data.validation) if plan.data.validation else ())],
+        others=others,
         packs=options.compress_cache,
         rank=accelerator.process_index,
         world_size=accelerator.num_processes,
@@ -120,9 +143,6 @@ def cache_texts(
         progress=Throttled(phase, "caching captions"),
         trust_files=options.skip_cache_check,
     )
-    trainee.drop_text_encoders()
-    architecture.free_text_encoders(texts, keeps_weights=method.trains_base_weights)
-    return texts
 
 
 def _prompt_texts(plan: Plan) -> list[str]:

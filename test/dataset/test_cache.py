@@ -425,9 +425,9 @@ def test_purging_drops_what_no_picture_uses(ten_pictures, plan, tmp_path):
     (tmp_path / "train" / "3_cat" / "p3.png").unlink()
     before = [cache.latents(number, True)[0] for number in range(10) if number != 3]
     made = plan(flip_aug=True)
-    assert purge(made, "sd1").dropped == 2
+    assert purge(made).dropped == 2
     (data,) = store_files(tmp_path)
-    assert purge(made, "sd1").dropped == 0
+    assert purge(made).dropped == 0
     cache, encode = build(made)
     assert encode.count == 0
     assert all(torch.equal(a, cache.latents(number, True)[0]) for number, a in enumerate(before))

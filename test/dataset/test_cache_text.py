@@ -133,7 +133,7 @@ def test_latents_and_texts_share_a_store(ten_pictures, plan, tmp_path):
     assert build(plan())[1].seen == []
     assert build_latents(plan())[1].count == 0
     (tmp_path / "train" / "3_cat" / "p3.png").unlink()
-    assert purge(plan(), "sd1").dropped == 2  # its latents and its caption
+    assert purge(plan()).dropped == 2  # its latents and its caption
     assert build(plan())[1].seen == []
     assert build_latents(plan())[1].count == 0
 

@@ -135,7 +135,7 @@ def test_sample_pictures_are_the_same(settings, tmp_path):
 
 
 def test_the_text_encoder_is_freed(settings, monkeypatch):
-    from sd_scripts.training import loop, setup
+    from sd_scripts.training import loop, session
 
     alive = []
 
@@ -146,7 +146,7 @@ def test_the_text_encoder_is_freed(settings, monkeypatch):
         alive.append([type(o) for o in gc.get_objects() if isinstance(o, CLIPTextModel)])
         return loop.fit(run)
 
-    monkeypatch.setattr(setup, "fit", fit)
+    monkeypatch.setattr(session, "fit", fit)
     run(settings, max_train_steps=1)
     run(settings, max_train_steps=1, **TEXT["memory"])
     assert len(alive[0]) == 1
