@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -81,6 +82,20 @@ def test_what_is_no_settings_file_is_named(name, content, word, tmp_path, capsys
     elif content is not ...:
         path.write_bytes(content)
     assert any(word in problem["message"] for problem in answer(path, capsys)["problems"])
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="this system has no pipes with a name")
+@pytest.mark.parametrize("name", ["pipe", "pipe.json", "pipe.toml"])
+def test_a_pipe_is_not_waited_for(name, tmp_path, capsys):
+    os.mkfifo(tmp_path / name)
+    assert "no ordinary file" in answer(tmp_path / name, capsys)["problems"][0]["message"]
+
+
+@pytest.mark.parametrize("name", ["much.json", "much.toml"])
+def test_a_huge_file_is_not_read(name, tmp_path, capsys):
+    with (tmp_path / name).open("wb") as file:
+        file.truncate(2**40)  # a hole, not bytes
+    assert "too much" in answer(tmp_path / name, capsys)["problems"][0]["message"]
 
 
 @pytest.mark.parametrize(

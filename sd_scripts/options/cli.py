@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -54,7 +55,7 @@ def parse(recipe: Recipe, arguments: Sequence[str]) -> Invocation:
     )
     problems += [p for p in more if p.option in given_values]
     if options is None or any(p.level == "error" for p in problems):
-        raise CheckFailed([p for p in (*problems, *more) if p.level == "error"])
+        raise CheckFailed([p for p in dict.fromkeys((*problems, *more)) if p.level == "error"])
     return Invocation(options, tuple(problems), own["check"] or own["json"], own["json"])
 
 
@@ -144,6 +145,11 @@ def _write_given(recipe: Recipe, values: dict[str, Any], target: Path | None) ->
 
 class _Parser(argparse.ArgumentParser):
     """argparse, with errors as exceptions instead of a usage text of a hundred lines."""
+
+    def __init__(self, **settings: Any):
+        super().__init__(**settings)
+        # Before Python 3.14 a value such as -1e-4 is taken for an option (bpo-9334).
+        self._negative_number_matcher = re.compile(r"-(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?$")
 
     def error(self, message: str) -> NoReturn:
         raise UserError(f"{message}; see --help")

@@ -8,12 +8,11 @@ from typing import TYPE_CHECKING, Any
 from sd_scripts.options.launch import Launch
 from sd_scripts.options.problems import Problem, error, note
 from sd_scripts.options.schema import specs
+from sd_scripts.options.small_files import is_json
 from sd_scripts.options.toml_files import read_settings
 
 if TYPE_CHECKING:
     from sd_scripts.options.preset_files import Finding, LoadedFile
-
-JSON_SUFFIXES = (".json", ".jsonc", ".json5")
 
 
 def read_config_file(path: Path) -> tuple[dict[str, Any], list[Problem]]:
@@ -22,7 +21,7 @@ def read_config_file(path: Path) -> tuple[dict[str, Any], list[Problem]]:
     Raises:
         UserError: the file cannot be read, or is no settings file.
     """
-    if path.suffix.lower() not in JSON_SUFFIXES:
+    if not is_json(path):
         return read_settings(path), []
     from sd_scripts.options.preset_files import load_file  # its tables are only needed for such a file
 

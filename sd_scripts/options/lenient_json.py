@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from sd_scripts.errors import UserError
+from sd_scripts.options.small_files import read_bytes
 
-MAX_BYTES = 32 * 2**20  # settings are a few kB; image metadata of this size is read elsewhere
 MAX_DEPTH = 64
 _MARKS = (  # UTF-32 first: its mark begins with that of UTF-16
     (codecs.BOM_UTF8, "utf-8"),
@@ -41,15 +41,7 @@ def read_json(path: Path) -> tuple[Any, tuple[str, ...]]:
     Raises:
         UserError: missing, unreadable, too large, not text, not JSON (with line and column).
     """
-    try:
-        if path.stat().st_size > MAX_BYTES:
-            raise UserError(f"{path}: {path.stat().st_size // 2**20} MB are too much for a settings file")
-        data = path.read_bytes()
-    except FileNotFoundError:
-        raise UserError(f"{path}: no such file; check the path of the settings file") from None
-    except (OSError, ValueError) as failure:  # ValueError: a name that no file can have
-        raise UserError(f"{path}: cannot be read: {getattr(failure, 'strerror', None) or failure}") from None
-    return parse(_text(data, path), str(path))
+    return parse(_text(read_bytes(path), path), str(path))
 
 
 def parse(text: str, origin: str) -> tuple[Any, tuple[str, ...]]:

@@ -6,7 +6,6 @@ refused with a word on what they are.
 
 from __future__ import annotations
 
-import codecs
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,6 +19,7 @@ from sd_scripts.options.gui_presets.findings import Finding, shown
 from sd_scripts.options.gui_presets.readers import Unreadable, is_blank
 from sd_scripts.options.lenient_json import read_json
 from sd_scripts.options.network_arguments import unfold
+from sd_scripts.options.small_files import is_json
 from sd_scripts.options.toml_files import load_toml, read_settings
 
 __all__ = ["Finding", "LoadedFile", "load_file"]
@@ -59,18 +59,7 @@ def load_file(path: Path) -> LoadedFile:
     Raises:
         UserError: it cannot be read (with line and column), or is no settings file (with what it is).
     """
-    return _load_json(path) if _is_json(path) else _load_toml(path)
-
-
-def _is_json(path: Path) -> bool:
-    """By its name, or because it begins with a brace, which no TOML does."""
-    if path.suffix.lower() in (".json", ".jsonc", ".json5"):
-        return True
-    try:
-        with path.open("rb") as file:
-            return file.read(64).removeprefix(codecs.BOM_UTF8).lstrip().startswith(b"{")
-    except (OSError, ValueError):  # said by the reader
-        return False
+    return _load_json(path) if is_json(path) else _load_toml(path)
 
 
 def _load_toml(path: Path) -> LoadedFile:

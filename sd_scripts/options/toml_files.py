@@ -8,6 +8,7 @@ from typing import Any
 
 from sd_scripts.errors import UserError
 from sd_scripts.options.schema import Options, groups, specs
+from sd_scripts.options.small_files import read_bytes
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -22,13 +23,9 @@ def load_toml(path: Path) -> dict[str, Any]:
         UserError: missing, unreadable, not UTF-8, not TOML (with line and column).
     """
     try:
-        text = path.read_bytes().decode("utf-8-sig")
-    except FileNotFoundError:
-        raise UserError(f"{path}: no such file; check the path of the settings file") from None
+        text = read_bytes(path).decode("utf-8-sig")
     except UnicodeDecodeError as failure:
         raise UserError(f"{path}: not UTF-8 text (byte {failure.start}); save it again as UTF-8") from None
-    except OSError as failure:
-        raise UserError(f"{path}: cannot be read: {failure.strerror or failure}") from None
     try:
         return tomllib.loads(text)
     except ValueError as failure:  # TOMLDecodeError, or a number of thousands of digits

@@ -106,6 +106,19 @@ def test_wrong_arguments_are_readable(arguments, words):
     assert all(word in str(caught.value) for word in words)
 
 
+def test_each_error_is_said_once():
+    with pytest.raises(CheckFailed) as caught:
+        parse(RECIPE, ["--loss_type", "hubber", "--seed", "-1"])
+    assert sorted(problem.option for problem in caught.value.problems) == ["loss_type", "seed"]
+
+
+@pytest.mark.parametrize("text", ["-5", "-0.5", "-.5", "-5e-1", "-1E+1"])
+def test_negative_numbers_are_values(text):
+    options = parse(RECIPES["sd3_train_network"], ["--logit_mean", text, "--optimizer_args", text, "a=1"]).options
+    assert options.logit_mean == float(text)
+    assert options.optimizer_args == [text, "a=1"]
+
+
 def test_output_config_writes_what_was_given_and_never_overwrites(tmp_path):
     target = tmp_path / "new"
     arguments = ["--config_file", str(target), "--output_config", "--seed", "4", "--max_grad_norm", "0"]
