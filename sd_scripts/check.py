@@ -7,15 +7,16 @@ Without `--trainer` it is chosen by the options that are given and by the model'
 
 from __future__ import annotations
 
-import argparse
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from sd_scripts.entry import main as run_trainer
-from sd_scripts.entry import say_failure
+from sd_scripts.entry import say_failure, speak_utf8
 from sd_scripts.errors import UserError
+from sd_scripts.options.arguments import did_you_mean
+from sd_scripts.options.cli import PlainParser
 from sd_scripts.options.config_file import trainer_values
 from sd_scripts.options.families import FAMILIES
 from sd_scripts.options.preset_files import load_file
@@ -25,24 +26,39 @@ from sd_scripts.options.schema import specs
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Exit code 0 without errors in the plan, 1 with; everything but `--trainer` goes to the trainer's own command line."""
-    parser = argparse.ArgumentParser(prog="check", add_help=False, allow_abbrev=False)
-    parser.add_argument("--trainer", choices=list(RECIPES), default=None)
+    rest = list(sys.argv[1:] if arguments is None else arguments)
+    try:
+        trainer, rest = _named_trainer(rest)
+        return run_trainer(trainer or _fitting_trainer(rest), [*rest, "--check"])
+    except UserError as failure:
+        speak_utf8()
+        return say_failure(failure, as_json="--json" in rest)
+
+
+def _named_trainer(arguments: Sequence[str]) -> tuple[str | None, list[str]]:
+    """What follows `--trainer`, and the other arguments."""
+    parser = PlainParser(prog="check", add_help=False, allow_abbrev=False)
+    parser.add_argument("--trainer", default=None)
+    own, rest = parser.parse_known_args(arguments)
+    name = own.trainer and own.trainer.removesuffix(".py")
+    if name is not None and name not in RECIPES:
+        raise UserError(
+            f"trainer: there is no {name}{did_you_mean(name, RECIPES)}; the trainers are {', '.join(RECIPES)}"
+        )
+    return name, rest
+
+
+def _fitting_trainer(arguments: Sequence[str]) -> str:
+    """The trainer for the settings file and the model that the arguments name."""
+    parser = PlainParser(prog="check", add_help=False, allow_abbrev=False)
     parser.add_argument("--config_file", default=None)
     parser.add_argument("--pretrained_model_name_or_path", default=None)
     own, _ = parser.parse_known_args(arguments)
-    rest = list(sys.argv[1:] if arguments is None else arguments)
-    if own.trainer:
-        at = rest.index("--trainer") if "--trainer" in rest else rest.index(f"--trainer={own.trainer}")
-        del rest[at : at + (2 if rest[at] == "--trainer" else 1)]
-        return run_trainer(own.trainer, [*rest, "--check"])
-    try:
-        loaded = load_file(Path(own.config_file)) if own.config_file else None
-    except UserError as failure:
-        return say_failure(failure, as_json="--json" in rest)
+    loaded = load_file(Path(own.config_file)) if own.config_file else None
     values = trainer_values(loaded) if loaded else {}
     model = own.pretrained_model_name_or_path or values.get("pretrained_model_name_or_path")
     recipe = choose_trainer(values, model, loaded.method if loaded else None, loaded.architecture if loaded else None)
-    return run_trainer(recipe.script, [*rest, "--check"])
+    return recipe.script
 
 
 def choose_trainer(

@@ -116,6 +116,22 @@ def test_the_trainer_is_told_from_what_is_set(content, trainer, tmp_path, capsys
     assert answer(path, capsys)["trainer"] == trainer
 
 
+@pytest.mark.parametrize(
+    ("arguments", "word"),
+    [
+        (["--trainer", "train_netwrok"], 'did you mean "train_network"'),
+        (["--trainer"], "expected one argument"),
+        (["--config_file"], "expected one argument"),
+        (["--trainer", "fine_tune", "--seed"], "expected one argument"),
+    ],
+)
+def test_a_wrong_command_line_is_one_readable_line(arguments, word, capsys):
+    assert check.main(arguments) == 1
+    said = capsys.readouterr().err.splitlines()
+    assert len(said) == 1
+    assert word in said[0]
+
+
 def test_the_models_family_chooses_the_trainer(tiny_sd1, tmp_path, capsys):
     path = tmp_path / "s.toml"
     path.write_bytes(tomli_w.dumps({"pretrained_model_name_or_path": str(tiny_sd1), "network_dim": 4}).encode())

@@ -61,7 +61,7 @@ def parse(recipe: Recipe, arguments: Sequence[str]) -> Invocation:
 
 def make_parser(recipe: Recipe) -> argparse.ArgumentParser:
     """The argument parser; every value stays text, as the schema does the converting and checking."""
-    parser = _Parser(
+    parser = PlainParser(
         prog=f"{recipe.script}.py",
         usage="%(prog)s [--config_file FILE] [--option value …]",
         description=f"{recipe.summary} Options can stand in a TOML file (--config_file) and on the command line, "
@@ -143,7 +143,7 @@ def _write_given(recipe: Recipe, values: dict[str, Any], target: Path | None) ->
     raise SystemExit(0)
 
 
-class _Parser(argparse.ArgumentParser):
+class PlainParser(argparse.ArgumentParser):
     """argparse, with errors as exceptions instead of a usage text of a hundred lines."""
 
     def __init__(self, **settings: Any):
