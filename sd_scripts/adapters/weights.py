@@ -92,7 +92,18 @@ def target_aliases(architecture: Architecture, targets: Iterable[AdapterTarget])
             aliases["lora_te1_" + target.name.removeprefix("lora_te_")] = target.name
         if len(target.modules) == 1:  # a fused layer has no single counterpart there
             aliases |= dict.fromkeys(paths.get(id(target.modules[0]), ()), target.name)
-    return aliases
+    return aliases | {name: target for name, target in _underscored(aliases).items() if name not in aliases}
+
+
+def _underscored(aliases: Mapping[str, str]) -> dict[str, str]:
+    """Names of diffusers' modules in the style of the field: some programs call an SDXL model's layers so."""
+    starts = {"unet.": "lora_unet_", "text_encoder.": "lora_te1_", "text_encoder_2.": "lora_te2_"}
+    return {
+        start + name.removeprefix(part).replace(".", "_"): target
+        for name, target in aliases.items()
+        for part, start in starts.items()
+        if name.startswith(part)
+    }
 
 
 def merge_files(

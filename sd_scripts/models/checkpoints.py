@@ -33,6 +33,7 @@ DTYPES = {
     "I64": torch.int64, "I32": torch.int32, "I16": torch.int16, "I8": torch.int8,
     "U64": torch.uint64, "U32": torch.uint32, "U16": torch.uint16, "U8": torch.uint8,
 }  # fmt: skip
+DTYPE_NAMES = {dtype: name for name, dtype in DTYPES.items()}
 
 
 def build_on_meta(make: Callable[[], nn.Module]) -> nn.Module:
@@ -183,14 +184,33 @@ def write_tensors(
         tensors: what to write; floating-point ones are cast to `dtype` unless it is None.
         metadata: text pairs for a safetensors file; a torch file has no place for them.
     """
-    ready = {name: _for_file(tensor, dtype) for name, tensor in tensors.items()}
     with replacing(path) as temporary:
         if path.suffix == ".safetensors":
-            from safetensors.torch import save_file
-
-            save_file(ready, temporary, metadata=dict(metadata))
+            _write_safetensors(temporary, tensors, dtype, metadata)
         else:
-            torch.save({"state_dict": ready}, temporary)
+            torch.save({"state_dict": {name: _for_file(tensor, dtype) for name, tensor in tensors.items()}}, temporary)
+
+
+def _write_safetensors(
+    path: Path, tensors: Mapping[str, Tensor], dtype: torch.dtype | None, metadata: Mapping[str, str]
+) -> None:
+    """Tensor by tensor, so that no second copy of the model is in memory; the package's own writer makes one."""
+    formats = {name: _dtype_for_file(tensor, dtype) for name, tensor in tensors.items()}
+    # wide formats first, as the package does, so that every tensor lies at a multiple of its width
+    order = sorted(tensors, key=lambda name: (-formats[name].itemsize, name))
+    header: dict[str, object] = {"__metadata__": dict(metadata)} if metadata else {}
+    end = 0
+    for name in order:
+        start, end = end, end + tensors[name].numel() * formats[name].itemsize
+        header[name] = {
+            "dtype": DTYPE_NAMES[formats[name]], "shape": list(tensors[name].shape), "data_offsets": [start, end]
+        }  # fmt: skip
+    text = json.dumps(header, separators=(",", ":"), ensure_ascii=False).encode("utf-8")
+    text += b" " * (-len(text) % 8)
+    with path.open("wb") as file:
+        file.write(len(text).to_bytes(8, "little") + text)
+        for name in order:
+            file.write(_for_file(tensors[name], dtype).reshape(-1).view(torch.uint8).numpy().data)
 
 
 @contextmanager
@@ -240,8 +260,11 @@ def _flush(file: Path) -> None:
 
 
 def _for_file(tensor: Tensor, dtype: torch.dtype | None) -> Tensor:
-    wanted = dtype if dtype is not None and tensor.is_floating_point() else tensor.dtype
-    return tensor.detach().to(device="cpu", dtype=wanted).contiguous()
+    return tensor.detach().to(device="cpu", dtype=_dtype_for_file(tensor, dtype)).contiguous()
+
+
+def _dtype_for_file(tensor: Tensor, dtype: torch.dtype | None) -> torch.dtype:
+    return dtype if dtype is not None and tensor.is_floating_point() else tensor.dtype
 
 
 def _named(names: list[str]) -> str:

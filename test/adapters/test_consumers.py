@@ -9,14 +9,19 @@ from torch import nn
 from sd_scripts.adapters.files import save_network
 from sd_scripts.adapters.network import AdapterNetwork
 from test.adapters.conftest import options
-from test.adapters.sd_model import real_sd, run, tiny_sd
+from test.adapters.sd_model import real_sd, run, tiny_sd, tiny_sdxl
 
 pytest.importorskip("peft")
 
 
 def pipeline(model):
-    from diffusers import DDIMScheduler, StableDiffusionPipeline
+    from diffusers import DDIMScheduler, StableDiffusionPipeline, StableDiffusionXLPipeline
 
+    if model.name == "sdxl":
+        return StableDiffusionXLPipeline(
+            vae=model.vae, text_encoder=model.text_encoders[0], text_encoder_2=model.text_encoders[1], tokenizer=None,
+            tokenizer_2=None, unet=model.denoiser, scheduler=DDIMScheduler(steps_offset=1, clip_sample=False),
+        )  # fmt: skip
     return StableDiffusionPipeline(
         vae=model.vae, text_encoder=model.text_encoders[0], tokenizer=None, unet=model.denoiser,
         scheduler=DDIMScheduler(steps_offset=1, clip_sample=False), safety_checker=None, feature_extractor=None,
@@ -24,9 +29,10 @@ def pipeline(model):
     )  # fmt: skip
 
 
+@pytest.mark.parametrize("make", [tiny_sd, tiny_sdxl])
 @pytest.mark.parametrize("args", [None, ["conv_dim=2"]], ids=["linear", "conv"])
-def test_diffusers_loads_every_key_and_acts_with_the_strength_asked_for(tmp_path, args):
-    model = tiny_sd()
+def test_diffusers_loads_every_key_and_acts_with_the_strength_asked_for(tmp_path, caplog, make, args):
+    model = make()
     base = run(model)
     network = AdapterNetwork.build(model, options(network_dim=4, network_alpha=2.0, network_args=args), seed=0)
     for i, module in enumerate(network.modules_by_name().values()):
@@ -35,7 +41,7 @@ def test_diffusers_loads_every_key_and_acts_with_the_strength_asked_for(tmp_path
     for network.multiplier in (1.0, 0.5):
         ours[network.multiplier] = run(model).detach()
     path = save_network(tmp_path / "x.safetensors", network.state_dict(), {"ss_network_dim": "4"})
-    reader = tiny_sd()
+    reader = make()
     pipe = pipeline(reader)
     pipe.load_lora_weights(str(path.parent), weight_name=path.name, adapter_name="x")
     loaded = [m for part in (reader.denoiser, *reader.text_encoders) for m in part.modules()]
