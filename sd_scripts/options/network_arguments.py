@@ -70,7 +70,7 @@ def _switch(help: str, only_with: Mapping[str, Any], *families: str, label: str 
 class NetworkArguments(Options):
     """Every known item. What an unset one means is said by the kind of adapter."""
 
-    title: ClassVar[str] = "Kind of adapter"
+    title: ClassVar[str] = "Adapter details"
     order: ClassVar[int] = 41
 
     algo: Literal[

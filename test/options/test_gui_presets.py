@@ -302,6 +302,14 @@ def test_the_kind_of_noise_chooses_the_group(kind, expected):
     assert {finding.key for finding in made.findings} == set(NOISE) - expected
 
 
+@pytest.mark.parametrize("kind", ["Original", "Multires"])
+def test_on_other_tabs_than_lora_both_kinds_of_noise_were_sent(kind):
+    made = convert(NOISE | {"noise_offset_type": kind, "learning_rate_te": 1e-5, "optimizer": "AdamW"})
+    assert made.method == "dreambooth"
+    assert {name: made.values.get(name) for name in NOISE} == NOISE
+    assert kinds(made, "noise_offset_type") == ["converted"]
+
+
 @pytest.mark.parametrize(
     ("given", "expected"),
     [

@@ -109,7 +109,7 @@ def test_older_names_unset_and_repeated_items():
         ("conv_dim=eight", "error", "'eight' is not a whole number of at least 1"),
         ("use_tucker=perhaps", "error", "true or false"),
         ("algo=lokrr", "error", "did you mean lokr?"),
-        ("down_lr_weight=sine", "error", "not yet available"),
+        ("down_lr_weight=sine", None, ""),
         ("img_attn_dim=4", "warning", "it is for networks.lora_flux"),
     ],
 )
@@ -118,6 +118,11 @@ def test_items_are_checked(module, item, level, words):
     problems = list(check_items(module, [item], ["sd1"]))
     assert [problem.level for problem in problems] == ([level] if level else [])
     assert all(item in str(problem) and words in str(problem) for problem in problems)
+
+
+def test_an_item_whose_code_is_to_come_is_refused():
+    (problem,) = check_items("lycoris.kohya", ["warn_on_unmatched=true"], ["sd1"])
+    assert (problem.level, "not yet available" in str(problem)) == ("error", True)
 
 
 def test_an_item_for_another_family_has_no_effect():

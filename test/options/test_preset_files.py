@@ -219,9 +219,9 @@ def expected_values(raw):
         "max_grad_norm": raw.get("max_grad_norm"),
         "prior_loss_weight": raw.get("prior_loss_weight"),
     }
-    is_multires = raw.get("noise_offset_type") == "Multires"
+    is_multires = is_adapter and raw.get("noise_offset_type") == "Multires"
     expected["noise_offset"] = None if is_multires else number(raw.get("noise_offset")) or None
-    is_original = raw.get("noise_offset_type") == "Original"
+    is_original = is_adapter and raw.get("noise_offset_type") == "Original"
     expected["multires_noise_iterations"] = None if is_original else raw.get("multires_noise_iterations") or None
     return expected | (expected_of_adapter(raw) if is_adapter else {})
 

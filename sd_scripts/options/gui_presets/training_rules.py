@@ -114,7 +114,7 @@ def stop_text_encoder(it: Conversion) -> None:
 
 
 def noise(it: Conversion) -> None:
-    """The type chooses the group that acts; very old files have no type, and both act."""
+    """The type chooses the group that acts on the LoRA tab; the other tabs and very old files train with both."""
     kind = it.take("noise_offset_type", readers.word)
     offset = it.take("noise_offset", readers.number)
     layers = it.take("multires_noise_iterations", readers.whole)
@@ -122,6 +122,10 @@ def noise(it: Conversion) -> None:
         it.say(
             "invalid", "noise_offset_type", f"{kind!r} is neither Original nor Multires; both kinds of noise are read"
         )
+    elif it.method != "adapter" and ((kind == "Multires" and offset) or (kind == "Original" and layers)):
+        it.say("converted", "noise_offset_type", f"{kind} hid the other kind of noise, but the older form used both")
+    if it.method != "adapter":
+        kind = None
     of_offset = ("noise_offset", "adaptive_noise_scale", "noise_offset_random_strength")
     of_layers = ("multires_noise_iterations", "multires_noise_discount")
     if kind == "Multires":
