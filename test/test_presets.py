@@ -11,7 +11,7 @@ from sd_scripts.plan import make_plan
 
 PRESETS = Path(__file__).resolve().parents[1] / "presets"
 METHODS = {"lora": "adapter", "dreambooth": "dreambooth", "finetune": "full", "textual_inversion": "textual_inversion"}
-FAMILIES = {"sd15": "sd1", "sd21": "sd2"}
+FAMILIES = {"sd15": "sd1", "sd21": "sd2", "sdxl": "sdxl"}
 MEMORY_GB = ("8gb", "12gb", "16gb", "24gb")
 SHIPPED = sorted(path for path in PRESETS.glob("*/*.toml") if path.stem != "demo")  # the demo has a test of its own
 
