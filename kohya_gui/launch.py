@@ -6,6 +6,8 @@ import os
 import shlex
 import subprocess
 import sys
+from collections.abc import Mapping
+from dataclasses import asdict
 from pathlib import Path
 
 from kohya_gui.accelerate import launch_arguments
@@ -13,7 +15,7 @@ from kohya_gui.paths import PROJECT_ROOT, TRAINERS
 from kohya_gui.processes import ProcessMark
 from sd_scripts.options.launch import Launch
 from sd_scripts.options.recipes import Recipe
-from sd_scripts.options.schema import Options
+from sd_scripts.options.schema import Options, specs
 from sd_scripts.options.toml_files import write_settings
 from sd_scripts.training.run_folder import RunFolder, Status, new_run_path, write_json
 from sd_scripts.versions import version_lines
@@ -46,13 +48,24 @@ def prepare(runs_dir: Path, recipe: Recipe, options: Options, launch: Launch) ->
     command = training_command(recipe, options, launch, run.config, run.path)
     run.command.write_text(command_text(command) + "\n", encoding="utf-8")
     run.versions.write_text("\n".join(version_lines()) + "\n", encoding="utf-8")
-    write_json(run.path / "queued.json", {"argv": command, "script": recipe.script})
+    me = asdict(ProcessMark.of(os.getpid()))
+    queued = {"argv": command, "script": recipe.script, "server": me, "secrets": list(secrets_of(options))}
+    write_json(run.path / "queued.json", queued)
     run.write_status(Status("queued"))
     return run
 
 
-def start(run: RunFolder, command: list[str]) -> subprocess.Popen[bytes]:
+def secrets_of(options: Options) -> dict[str, str]:
+    """Secrets by the environment variable in which the trainer finds them, as they stand in no file of the run."""
+    given = {spec.environment: getattr(options, name) for name, spec in specs(type(options)).items() if spec.secret}
+    return {variable: value for variable, value in given.items() if variable and value is not None}
+
+
+def start(run: RunFolder, command: list[str], secrets: Mapping[str, str]) -> subprocess.Popen[bytes]:
     """Start a prepared run as a process of its own that outlives this one; its output goes to the run's log.
+
+    Args:
+        secrets: variables of its environment only.
 
     Raises:
         FileExistsError: the run was started already, by this server or another one.
@@ -67,7 +80,7 @@ def start(run: RunFolder, command: list[str]) -> subprocess.Popen[bytes]:
             stdout=log,
             stderr=subprocess.STDOUT,
             cwd=PROJECT_ROOT,
-            env=trainer_environment(),
+            env=trainer_environment() | secrets,
             **_detached(),
         )
     mark = ProcessMark.of(process.pid)

@@ -7,12 +7,14 @@ from __future__ import annotations
 
 import json
 import logging
+import os
 import subprocess
 import threading
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from kohya_gui import launch
 from kohya_gui.logs import last_message
@@ -103,6 +105,7 @@ class RunManager:
         self.stop_grace_s = stop_grace_s
         self._children: dict[str, subprocess.Popen[bytes]] = {}
         self._over: dict[str, Run] = {}
+        self._secrets: dict[str, dict[str, str]] = {}  # of runs that wait; never written
         self._lock = threading.RLock()
         self._wake = threading.Event()
         self._closing = False
@@ -154,6 +157,7 @@ class RunManager:
             except OSError as failure:
                 reason = failure.strerror or failure
                 raise UserError(f"{self.root}: cannot be written: {reason}; choose another with --runs_dir") from None
+            self._secrets[folder.path.name] = launch.secrets_of(options)
             self.advance()
             self._wake.set()
             return self.find(folder.path.name) or Run(folder, Status("queued"))
@@ -199,19 +203,36 @@ class RunManager:
                     waiting.append(run)
                 if run.is_active and run.stop_asked and time.time() - run.stop_asked > self.stop_grace_s:
                     self._kill(run)
-            if waiting and not active:
-                self._start(waiting[0])
+            while waiting and not active:
+                active = self._start(waiting.pop(0))
 
-    def _start(self, run: Run) -> None:
-        command = (_read_json(run.folder.path / "queued.json") or {}).get("argv", [])
+    def _start(self, run: Run) -> bool:
+        """Start a run that waits; False if this server cannot."""
+        queued = _read_json(run.folder.path / "queued.json") or {}
+        secrets = self._secrets.get(run.name, {})
+        if lacking := [name for name in queued.get("secrets", ()) if name not in secrets and name not in os.environ]:
+            self._give_up(run, queued, lacking)
+            return False
         run.folder.write_status(replace(run.status, state="starting", phase="starting the trainer"))
         try:
-            self._children[run.name] = launch.start(run.folder, command)
+            self._children[run.name] = launch.start(run.folder, queued.get("argv", []), secrets)
         except FileExistsError:
-            return  # another server was faster
+            return True  # another server was faster
         except (OSError, ValueError, IndexError) as failure:
             message = f"The trainer cannot be started: {failure}"
             run.folder.write_status(replace(run.status, state="failed", message=message))
+        self._secrets.pop(run.name, None)
+        return True
+
+    def _give_up(self, run: Run, queued: Mapping[str, Any], lacking: list[str]) -> None:
+        """Say that secrets were lost with the server that kept them; while that one lives, the run is its own."""
+        server = queued.get("server") or {}
+        if server.get("pid") != os.getpid() and ProcessMark(server.get("pid", 0), server.get("created", 0.0)).process():
+            return
+        words = (
+            f"Not started: {' and '.join(lacking)} of its form were kept in memory only, and the server was restarted. "
+        )
+        run.folder.write_status(replace(run.status, state="failed", message=f"{words}Start it again from the form."))
 
     def _settle(self, run: Run) -> None:
         """Write down the end of a run whose process is gone."""

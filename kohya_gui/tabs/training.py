@@ -133,7 +133,8 @@ def connect(context: Context, tab: TrainingTab, show_run: Callable[[str], list],
             checked.recipe, checked.options, checked.launch, Path("settings.toml"), run_dir=None
         )
         settings = settings_toml(checked.options)
-        printed = f"# settings.toml\n{settings}\n# command\n{launch.command_text(command)}\n"
+        secrets = "".join(f"# set {name} in the environment first\n" for name in launch.secrets_of(checked.options))
+        printed = f"# settings.toml\n{settings}\n# command\n{secrets}{launch.command_text(command)}\n"
         return answer | {tab.said: "", tab.command: gr.Code(value=printed, visible=True)}
 
     found_outputs = [tab.fields, tab.plan]

@@ -159,14 +159,15 @@ class Logging(Options):
         None,
         level="expert",
         only_with={"log_with": ("wandb", "all")},
-        help="Name of the run at Weights & Biases; unset: one is made up there.",
+        help="Name of the run at Weights & Biases; unset: that of the output.",
     )
     wandb_api_key: str | None = option(
         None,
         level="expert",
         secret=True,
+        environment="WANDB_API_KEY",
         only_with={"log_with": ("wandb", "all")},
-        help="Key of your account at Weights & Biases. Logging in once with their program is safer.",
+        help="Key of your account at Weights & Biases; unset: that of WANDB_API_KEY, or of a login with their program.",
     )
     run_dir: str | None = option(
         None,
@@ -248,7 +249,8 @@ class Hub(Options):
         label="Access token",
         level="expert",
         secret=True,
-        help="A token that may write there. Logging in once with the hub's own program is safer.",
+        environment="HF_TOKEN",
+        help="A token that may write there; unset: that of HF_TOKEN, or of a login with the hub's own program.",
     )
     huggingface_repo_visibility: Literal["private", "public"] | None = option(
         None,

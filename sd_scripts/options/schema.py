@@ -34,6 +34,7 @@ def option(
     path: PathKind | None = None,
     suggestions: tuple[str, ...] = (),
     secret: bool = False,
+    environment: str | None = None,
     only_for: tuple[str, ...] = (),
     only_with: Mapping[str, Any] | None = None,
     defaults: Mapping[str, Any] | None = None,
@@ -55,6 +56,7 @@ def option(
         path: what the text names on disk, if it does.
         suggestions: values offered for a text that may also be something else.
         secret: never written to files or logs.
+        environment: the variable in which a secret is looked for too, by which a form can pass it on unwritten.
         only_for: names or traits of the model families it acts for (`families.FAMILIES`); () is all of them.
         only_with: what other options must be for it to act: a value, a tuple of values, or SET.
         defaults: per model family, where the default is not the same for all.
@@ -68,6 +70,7 @@ def option(
         "path": path,
         "suggestions": suggestions,
         "secret": secret,
+        "environment": environment,
         "only_for": only_for,
         "only_with": only_with or {},
         "defaults": defaults or {},
@@ -142,6 +145,7 @@ class OptionSpec:
     unit: str | None = None
     path: PathKind | None = None
     secret: bool = False
+    environment: str | None = None
     minimum: float | None = None
     maximum: float | None = None
     exclusive_minimum: float | None = None
@@ -185,7 +189,7 @@ def groups(model: type[Options]) -> tuple[type[Options], ...]:
 
 
 PASSED_ON = (
-    "suggestions", "unit", "path", "secret", "only_for", "only_with", "defaults", "available", "formerly",
+    "suggestions", "unit", "path", "secret", "environment", "only_for", "only_with", "defaults", "available", "formerly",
 )  # fmt: skip
 
 

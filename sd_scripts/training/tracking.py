@@ -81,7 +81,7 @@ class WandB:
                 raise ConfigError("wandb_api_key", "(secret)", reason) from None
         start = {
             "project": options.log_tracker_name or PROJECT,
-            "name": options.wandb_run_name,
+            "name": options.wandb_run_name or options.output_name,
             "dir": str(place),
             "config": dict(config),
             **settings,

@@ -24,6 +24,7 @@ def main() -> int:
     run = RunFolder(Path(sys.argv[sys.argv.index("--run_dir") + 1]))
     act = os.environ.get("STUB_ACT", "finish")
     print("the stub runs", flush=True)
+    print("token:", os.environ.get("HF_TOKEN", "none")[::-1], flush=True)
     if act == "mute":
         print("error: lr_scheduler = 'cosin': did you mean cosine?", flush=True)
         return 1

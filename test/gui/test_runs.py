@@ -65,6 +65,55 @@ def test_stop_lets_the_trainer_finish_its_step(manager, stub):
     assert '"end"' in stopped.folder.events.read_text(encoding="utf-8")  # it said good-bye itself
 
 
+SECRETS = {"huggingface_token": "hf_sesame", "wandb_api_key": "open-5"}
+
+
+def everything_in(run):
+    return b"".join(path.read_bytes() for path in run.folder.path.rglob("*") if path.is_file())
+
+
+def test_secrets_reach_the_trainer_and_no_file(manager, stub):
+    run = submit(manager, **SECRETS)
+    done = wait_for(manager, run.name, state_is("done"))
+    assert "token: emases_fh" in done.folder.log.read_text(encoding="utf-8")  # the stub says it backwards
+    assert not [secret for secret in SECRETS.values() if secret.encode() in everything_in(done)]
+
+
+def test_secrets_of_a_waiting_run_are_kept_until_it_starts(manager, stub):
+    stub("wait")
+    first = submit(manager)
+    second = submit(manager, learning_rate=0.5, **SECRETS)
+    assert not [secret for secret in SECRETS.values() if secret.encode() in everything_in(second)]
+    stub("finish")
+    manager.stop(first.name)
+    done = wait_for(manager, second.name, state_is("done"))
+    assert "token: emases_fh" in done.folder.log.read_text(encoding="utf-8")
+
+
+def test_a_waiting_run_that_lost_its_secrets_with_the_server_says_so(manager, stub):
+    stub("wait")
+    submit(manager)
+    lost, other = submit(manager, learning_rate=0.5, **SECRETS), submit(manager, learning_rate=0.25)
+    restarted = RunManager(manager.root)
+    restarted.stop(restarted.active().name)
+    wait_for(restarted, other.name, state_is("running"))
+    failed = restarted.find(lost.name)
+    assert failed.status.state == "failed"
+    assert "HF_TOKEN" in failed.status.message and "again" in failed.status.message
+
+
+def test_a_waiting_run_with_secrets_is_left_to_the_server_that_keeps_them(manager, stub, monkeypatch):
+    stub("wait")
+    first = submit(manager)
+    waiting = submit(manager, learning_rate=0.5, **SECRETS)
+    monkeypatch.setattr("kohya_gui.runs.os.getpid", lambda: 0)  # another server, while this one lives
+    another = RunManager(manager.root)
+    another.stop(first.name)
+    wait_for(another, first.name, state_is("stopped"))
+    another.advance()
+    assert another.find(waiting.name).status.state == "queued"
+
+
 @pytest.mark.skipif(os.name == "nt", reason="Windows ends processes without asking them")
 def test_a_second_stop_ends_the_whole_tree_within_seconds(manager, stub):
     stub("deaf")
