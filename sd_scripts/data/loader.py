@@ -130,7 +130,7 @@ class Loader:
             start_method=start_method,
             prepare=_prepare_worker,
             on_death=lambda reason: self._warn(f"a loader process {reason}; another reads its pictures again"),
-            finish=_pinned if self._pins and self._texts_in_memory is None else _as_it_is,
+            finish=_pinning() if self._pins and self._texts_in_memory is None else _as_it_is,
         )
 
     def _results(self, keys: list[BatchKey]) -> Iterator[Made]:
@@ -186,8 +186,15 @@ def _as_it_is(made: Made) -> Made:
     return made
 
 
-def _pinned(made: Made) -> Made:
-    return made.pin_memory()
+def _pinning() -> Callable[[Made], Made]:
+    """Pins batches for the device of this thread; another thread would go to the first one, and take up memory there."""
+    device = torch.cuda.current_device()
+
+    def pinned(made: Made) -> Made:
+        torch.cuda.set_device(device)
+        return made.pin_memory()
+
+    return pinned
 
 
 def _prepare_worker() -> None:

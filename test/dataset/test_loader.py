@@ -241,7 +241,7 @@ def test_a_worker_that_dies_time_and_again_is_said_with_its_picture(ten_pictures
     assert not multiprocessing.active_children()
 
 
-@pytest.mark.parametrize("start_method", [None, "spawn"])
+@pytest.mark.parametrize("start_method", [None, pytest.param("spawn", marks=pytest.mark.slow)])
 def test_workers_that_are_killed_change_nothing(ten_pictures, plan, start_method):
     made = plan(cache_latents=False, **VARIED)
     epochs = range(8) if start_method is None else range(2)
