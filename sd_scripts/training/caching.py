@@ -152,7 +152,8 @@ def _prompt_texts(plan: Plan) -> list[str]:
 def text_fingerprint(options: TextEncoders, architecture: Architecture, adapters: Sequence[nn.Module] = ()) -> str:
     """Identity of the text encoders, with all that decides what they make of a caption."""
     encoders = weights_hash(*architecture.text_encoders, *adapters)
-    return f"{architecture.name}/{encoders}/{options.clip_skip or 1}/{options.max_token_length or 75}"
+    weights = "/weighted" if options.weighted_captions else ""
+    return f"{architecture.name}/{encoders}/{options.clip_skip or 1}/{options.max_token_length or 75}{weights}"
 
 
 def _text_adapters(method: Method) -> list[nn.Module]:

@@ -33,10 +33,6 @@ def cached_captions_do_not_change(options: Caching, families: Families) -> Itera
                 f"{what} at each use, which cached captions cannot",
                 f"set cache_text_encoder_outputs = false, or leave {name} off",
             )
-    if getattr(options, "weighted_captions", False) and some_are(families, "sdxl"):
-        yield error(
-            "weighted_captions", "cannot be used with cached captions", "set cache_text_encoder_outputs = false"
-        )
 
 
 def cached_encoders_are_not_trained(options: Caching, families: Families) -> Iterator[Problem]:

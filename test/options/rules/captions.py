@@ -23,9 +23,10 @@ CASES = [
         ("shuffle_caption", "error"),
     ),
     (
-        captions.cached_captions_do_not_change, "full", "sdxl", CACHED | {"weighted_captions": True},
-        ("weighted_captions", "error"),
+        captions.cached_captions_do_not_change, "full", "sdxl", CACHED | {"shuffle_caption": True},
+        ("shuffle_caption", "error"),
     ),
+    (captions.cached_captions_do_not_change, "full", "sdxl", CACHED | {"weighted_captions": True}, None),
     (captions.cached_captions_do_not_change, "adapter", "anima", CACHED | {"caption_dropout_rate": 0.1}, None),
     (captions.cached_captions_do_not_change, "adapter", "sdxl", {"shuffle_caption": True}, None),
     (captions.cached_captions_do_not_change, "adapter", "sd1", CACHED | {"caption_dropout_rate": 0.1}, None),
