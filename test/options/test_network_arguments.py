@@ -121,7 +121,7 @@ def test_items_are_checked(module, item, level, words):
 
 
 def test_an_item_whose_code_is_to_come_is_refused():
-    (problem,) = check_items("lycoris.kohya", ["warn_on_unmatched=true"], ["sd1"])
+    (problem,) = check_items("lycoris.kohya", ["train_norm=true"], ["sd1"])
     assert (problem.level, "not yet available" in str(problem)) == ("error", True)
 
 
