@@ -10,6 +10,7 @@ from accelerate import Accelerator
 from accelerate.utils import DistributedType
 
 from sd_scripts.data.loader import Loader
+from sd_scripts.garbage import resume_collection
 from sd_scripts.methods.registry import METHODS
 from sd_scripts.models.noise_schedule import NoiseSchedule
 from sd_scripts.models.registry import load_architecture
@@ -66,6 +67,7 @@ def build_run(
     )
     place = loading_device(options, plan.model.architecture, accelerator.device)
     architecture = load_architecture(options, plan.model, place, dtype)
+    resume_collection()
     use_at(architecture, accelerator.device)
     if options.vae_chunk_size:
         use_tiles(architecture.vae, options.vae_chunk_size, architecture.latent.downscale)
