@@ -200,6 +200,7 @@ class DiskWork(_Work):
         self._share = share
         self._trusts = trusts
         self._store = Store(map(self._folder, plan.samples))
+        self._there: dict[int, _Found] = {}  # what was there at the start
         # Whose VAE made them is not known.
         precision = "half" if half else "float32"
         self._old_recipes = [replace(recipe, encoding=f"{latent}/other/{precision}") for recipe in recipes]
@@ -215,6 +216,7 @@ class DiskWork(_Work):
         for number, sample in enumerate(self._plan.samples):
             found = self._find(number)
             if found is not None:
+                self._there[number] = found
                 self.report.reused += 1
                 self.report.foreign += found.is_foreign
             elif places[sample.path] % world_size == rank:
@@ -250,10 +252,12 @@ class DiskWork(_Work):
             self._writers.close()
 
     def entries(self) -> _OnDisk:
-        self._store.load("none")
+        is_complete = len(self._there) == len(self._plan.samples)
+        if not is_complete:
+            self._store.load("none")
         rows, places = [], np.full((len(self._plan.samples), 3), -1, np.int32)
         for number in range(len(self._plan.samples)):
-            found = self._find(number)
+            found = self._there[number] if is_complete else self._find(number)
             if found is None:
                 self._missed(number)
                 continue
