@@ -20,6 +20,7 @@ from sd_scripts.options.problems import CheckFailed, Problem, as_problem, error,
 from sd_scripts.options.recipes import FullModelTraining, Recipe, TrainingOptions
 from sd_scripts.options.rules import check_options
 from sd_scripts.options.sizes import divisor_of
+from sd_scripts.training.memory_estimate import MemoryNeed, memory_need
 from sd_scripts.training.state_folder import find_state, read_position
 from sd_scripts.training.steps import Steps, count_steps
 
@@ -27,18 +28,6 @@ if TYPE_CHECKING:
     from sd_scripts.data.plan import DataPlan
     from sd_scripts.models.detect import CheckpointInfo
     from sd_scripts.training.prompts import SamplePrompt
-
-BYTES = {"no": 4, "fp16": 2, "bf16": 2}  # of a frozen weight, by mixed precision
-# Bytes of optimizer state for each trained parameter; others are taken for AdamW.
-STATE_BYTES = {
-    "adamw8bit": 2,
-    "pagedadamw8bit": 2,
-    "lion": 4,
-    "lion8bit": 1,
-    "adafactor": 0.1,
-    "prodigy": 16,
-    "sgdnesterov": 4,
-}
 
 
 @dataclass(frozen=True)
@@ -63,7 +52,7 @@ class Plan:
     steps: Steps | None = None
     trained: tuple[Trained, ...] = ()
     prompts: tuple[SamplePrompt, ...] = ()
-    memory_bytes: int | None = None  # weights, gradients, optimizer; activations come on top
+    memory: MemoryNeed | None = None
     problems: tuple[Problem, ...] = field(default=())
 
     @property
@@ -87,7 +76,7 @@ class Plan:
             "steps": asdict(self.steps) if self.steps else None,
             "trained": [asdict(part) for part in self.trained],
             "samples": len(self.prompts),
-            "memory_bytes": self.memory_bytes,
+            "memory": asdict(self.memory) if self.memory else None,
             "problems": [asdict(problem) for problem in self.problems],
         }
 
@@ -128,6 +117,9 @@ def make_plan(
         steps = count_steps(options, batches, _resumed_at(options))
     trained, found = _look_at_trained(options, model if recipe.available else None, families)
     problems += found
+    need = None
+    if model is not None and recipe.available:
+        need = memory_need(options, model, {part.part: part.parameters for part in trained}, data)
     return Plan(
         options=options,
         model=model,
@@ -135,7 +127,7 @@ def make_plan(
         steps=steps,
         trained=trained,
         prompts=prompts,
-        memory_bytes=_memory(options, model, trained) if recipe.available else None,
+        memory=need,
         problems=tuple(_sorted(problems)),
     )
 
@@ -287,17 +279,3 @@ def _trained_by_block(model: CheckpointInfo, rates: list[float]) -> Trained:
     modules = sum(1 for name in learning if name.endswith(".weight"))
     label = model.family.part(DENOISER).label
     return Trained(DENOISER, label, modules, sum(math.prod(shapes[n]) for n in learning), max(rates), "block_lr")
-
-
-def _memory(options: TrainingOptions, model: CheckpointInfo | None, trained: tuple[Trained, ...]) -> int | None:
-    """Bytes of weights, gradients and optimizer state."""
-    if model is None:
-        return None
-    frozen_bytes = BYTES[options.mixed_precision]
-    own_bytes = 2 if options.full_fp16 or options.full_bf16 else 4
-    name = (options.optimizer_type or ("AdamW8bit" if options.use_8bit_adam else "AdamW")).lower()
-    count = sum(part.parameters for part in trained)
-    base = sum(model.parameters().values())
-    if isinstance(options, FullModelTraining):
-        base -= count
-    return int(base * frozen_bytes + count * (2 * own_bytes + STATE_BYTES.get(name, 8)))

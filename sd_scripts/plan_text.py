@@ -29,7 +29,7 @@ def plan_lines(plan: Plan) -> Iterator[str]:
                 f"Trained    {part.label}: {part.modules} modules, {part.parameters / 1e6:,.2f} M parameters,"
                 f" learning rate {part.learning_rate:g}"
             )
-    if plan.memory_bytes is not None:
-        yield f"Memory     about {plan.memory_bytes / 2**30:.2f} GiB for weights and optimizer; activations come on top"
+    if plan.memory is not None:
+        yield f"Memory     {plan.memory}"
     for problem in reversed(plan.problems):
         yield f"{problem.level.capitalize():<10} {problem}"

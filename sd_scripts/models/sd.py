@@ -12,7 +12,6 @@ from torch import Tensor, nn
 
 from sd_scripts.errors import ConfigError
 from sd_scripts.models.base import Architecture, Text, Tokens
-from sd_scripts.models.blocks import Blocks
 from sd_scripts.models.frozen_layers import dtype_of
 from sd_scripts.models.noise_schedule import NoiseSchedule
 from sd_scripts.models.tokenizers.clip import END, ClipTokenizer
@@ -21,6 +20,8 @@ if TYPE_CHECKING:
     from diffusers import AutoencoderKL, UNet2DConditionModel
     from PIL import Image
     from transformers import CLIPTextModel
+
+    from sd_scripts.models.blocks import Blocks
 
 
 @dataclass(frozen=True)

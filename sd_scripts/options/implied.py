@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from sd_scripts.models.family import DENOISER
 from sd_scripts.options.dataset import Caching
+from sd_scripts.options.families import acts_for
 from sd_scripts.options.memory import Memory, Precision
 from sd_scripts.options.methods import FullTraining, Network, TextualInversion
 from sd_scripts.options.schema import specs
@@ -45,6 +46,11 @@ def swapped_blocks(options: Memory) -> int:
         return options.blocks_to_swap
     older = (options.double_blocks_to_swap or 0) + (options.single_blocks_to_swap or 0) // 2
     return older or (SPLIT_MODE_BLOCKS if options.split_mode else 0)
+
+
+def wanted_blocks(options: Memory, family: str) -> int:
+    """Blocks of a model of this family that live in main memory; the older ways to say so are FLUX's."""
+    return swapped_blocks(options) if acts_for(("flux", "chroma"), (family,)) else options.blocks_to_swap or 0
 
 
 def keeps_base_in_8_bits(options: Precision, family: str) -> bool:

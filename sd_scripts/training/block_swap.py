@@ -26,6 +26,7 @@ class SwappedBlock:
         for tensor, kept in zip(self._tensors, self._kept, strict=True):
             tensor.data = kept
         self.is_present = False
+        self.has_learnt = False  # since it came: a backward pass, and perhaps a step, went through it
         self._ticket: Any = None
 
     def fetch(self) -> None:
@@ -49,11 +50,11 @@ class SwappedBlock:
             return
         for tensor, kept in zip(self._tensors, self._kept, strict=True):
             gradient, tensor.grad = tensor.grad, None
-            if tensor.requires_grad:
-                kept.copy_(tensor.data)
+            if tensor.requires_grad and self.has_learnt:
+                self._transfers.write_back(tensor.data, kept)
             tensor.data = kept
             tensor.grad = None if gradient is None else gradient.to(kept.device)
-        self.is_present = False
+        self.is_present = self.has_learnt = False
 
 
 class BlockSwap:
@@ -98,6 +99,7 @@ class BlockSwap:
 
     def _before_backward(self, number: int, _gradient: Tensor) -> None:
         self._need(number, -1)
+        self.swapped[number].has_learnt = True
 
     def _need(self, number: int, direction: int) -> None:
         """A block is about to compute; the one after it in this direction begins to come."""

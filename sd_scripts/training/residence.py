@@ -12,8 +12,7 @@ from torch import Tensor, nn
 from sd_scripts.errors import ConfigError
 from sd_scripts.models.blocks import block_lists, blocks_to_keep_away, most_to_keep_away
 from sd_scripts.models.frozen_layers import freeze_layers, store_in_8_bits
-from sd_scripts.options.families import acts_for
-from sd_scripts.options.implied import caches_latents, keeps_base_in_8_bits, swapped_blocks
+from sd_scripts.options.implied import caches_latents, keeps_base_in_8_bits, wanted_blocks
 from sd_scripts.training.activations import keep_checkpoints_in_main_memory
 from sd_scripts.training.block_swap import BlockSwap
 from sd_scripts.training.transfers import transfers_for
@@ -30,11 +29,6 @@ def loading_device(options: CommonOptions, family: str, device: torch.device) ->
     """Where a model is read to: main memory, if the device is not to hold all of it at any time."""
     is_whole = not wanted_blocks(options, family) and not keeps_base_in_8_bits(options, family)
     return device if is_whole or options.lowram else torch.device("cpu")
-
-
-def wanted_blocks(options: CommonOptions, family: str) -> int:
-    """Blocks that the options keep in main memory; the older ways to say so are FLUX's."""
-    return swapped_blocks(options) if acts_for(("flux", "chroma"), (family,)) else options.blocks_to_swap or 0
 
 
 def use_at(architecture: Architecture, device: torch.device) -> None:

@@ -25,6 +25,10 @@ class Transfers(ABC):
     def wait(self, ticket: Any) -> None:
         """Let what is computed from now on begin after a copy has ended."""
 
+    def write_back(self, tensor: Tensor, kept: Tensor) -> None:
+        """Bring what is kept of a tensor up to date."""
+        kept.copy_(tensor)
+
     def begin_keep(self, tensor: Tensor) -> Tensor:
         """As `keep`, but the copy may still be going on: only `fetch` may read it."""
         return self.keep(tensor)
@@ -37,7 +41,7 @@ class PlainTransfers(Transfers):
         self.device = device
 
     def keep(self, tensor: Tensor) -> Tensor:
-        return tensor.detach().cpu()
+        return tensor.data.cpu()
 
     def fetch(self, kept: Sequence[Tensor]) -> tuple[list[Tensor], Any]:
         return [tensor.to(self.device) for tensor in kept], None
@@ -54,7 +58,7 @@ class CudaTransfers(Transfers):
         self._stream = torch.cuda.Stream(device)
 
     def keep(self, tensor: Tensor) -> Tensor:
-        return tensor.detach().cpu().pin_memory()
+        return tensor.data.cpu().pin_memory()
 
     def fetch(self, kept: Sequence[Tensor]) -> tuple[list[Tensor], Any]:
         # What is freed on the device so far may be read by computations that are still to come; the copies, which are given

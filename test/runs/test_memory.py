@@ -18,6 +18,12 @@ from sd_scripts.training.run_folder import RunFolder
 from test.tiny import tiny_model
 
 
+@pytest.fixture
+def small(settings, tiny_sd1) -> dict:
+    """Settings with a model of two levels: 16 bits are slow on a CPU."""
+    return settings | {"pretrained_model_name_or_path": str(tiny_sd1)}
+
+
 @pytest.fixture(scope="module")
 def model(tmp_path_factory) -> Path:
     """Four levels, so that there are nine blocks as in the real model."""
@@ -93,3 +99,116 @@ def test_what_only_moves_things_changes_no_bit(settings, tmp_path, changes):
     assert saving.losses == plain.losses
     assert distance(saving.weights, plain.weights) == 0
     assert np.array_equal(saving.picture, plain.picture)
+
+
+EIGHT_BITS = BF16 | {"fp8_base": True}
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"gradient_checkpointing": True, **CACHED},
+        {"blocks_to_swap": 3},
+        {"blocks_to_swap": 2, "gradient_checkpointing": True, **CACHED},
+        {"unsloth_offload_checkpointing": True, "lowram": True},
+    ],
+    ids=lambda changes: "-".join(changes),
+)
+def test_eight_bits_go_with_everything(small, tmp_path, changes):
+    base = small | NETWORK | EIGHT_BITS | {name: value for name, value in changes.items() if name in CACHED}
+    plain = Result(base, tmp_path / "plain")
+    saving = Result(base | changes, tmp_path / "saving")
+    assert saving.losses == plain.losses
+    assert distance(saving.weights, plain.weights) == 0
+    assert np.array_equal(saving.picture, plain.picture)
+
+
+@pytest.mark.parametrize("name", ["fp8_base", "fp8_base_unet"])
+def test_eight_bits_stay_near_sixteen(small, tmp_path, name):
+    """Losses within 1 %, pictures as near as those of 16 bits to those of 32 (5 levels on average)."""
+    sixteen = Result(small | NETWORK | BF16, tmp_path / "sixteen")
+    eight = Result(small | NETWORK | BF16 | {name: True}, tmp_path / "eight")
+    assert eight.losses == pytest.approx(sixteen.losses, rel=1e-2)
+    assert eight.losses != sixteen.losses
+    assert np.abs(eight.picture - sixteen.picture).mean() < 8
+
+
+def test_sixteen_bits_stay_near_thirty_two(small, tmp_path):
+    full = Result(small | NETWORK, tmp_path / "full")
+    mixed = Result(small | NETWORK | BF16, tmp_path / "mixed")
+    half = Result(small | NETWORK | BF16 | {"full_bf16": True}, tmp_path / "half")
+    for result in (mixed, half):
+        assert result.losses == pytest.approx(full.losses, rel=1e-2)
+        assert np.abs(result.picture - full.picture).mean() < 8
+    assert {t.dtype for t in half.weights.values()} == {torch.bfloat16}
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        BF16 | {"full_bf16": True, "ema_decay": 0.9, "gradient_checkpointing": True, "blocks_to_swap": 5},
+        BF16 | {"cpu_offload_checkpointing": True, "fused_backward_pass": True, "optimizer_type": "Adafactor"},
+        {"blocks_to_swap": 7, "fused_optimizer_groups": 4},
+    ],
+    ids=lambda changes: "-".join(changes),
+)
+def test_a_whole_model_learns_the_same_with_less_memory(settings, tmp_path, changes):
+    moving = ("gradient_checkpointing", "blocks_to_swap", "cpu_offload_checkpointing")
+    base = settings | CACHED | {"learning_rate": 1e-4, "save_model_as": "safetensors"}
+    base |= {name: value for name, value in changes.items() if name not in moving}
+    plain = Result(base, tmp_path / "plain", "fine_tune")
+    saving = Result(base | changes, tmp_path / "saving", "fine_tune")
+    assert saving.losses == plain.losses
+    assert distance(saving.weights, plain.weights) == 0
+    assert np.array_equal(saving.picture, plain.picture)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"compile": True, "compile_backend": "aot_eager", "compile_dynamic": "false"},
+        {"compile": True, "compile_backend": "eager", "blocks_to_swap": 1},
+        EIGHT_BITS | {"compile": True, "compile_backend": "eager", "gradient_checkpointing": True},
+    ],
+    ids=lambda changes: "-".join(changes),
+)
+def test_compiled_blocks_give_the_same(small, tmp_path, changes):
+    base = small | NETWORK
+    base |= {name: value for name, value in changes.items() if name in EIGHT_BITS}
+    plain = Result(base, tmp_path / "plain")
+    torch._dynamo.reset()
+    torch._dynamo.utils.counters.clear()
+    compiled = Result(base | changes, tmp_path / "compiled")
+    assert torch._dynamo.utils.counters["frames"]["ok"] > 0
+    assert compiled.losses == pytest.approx(plain.losses, rel=1e-5)
+    assert distance(compiled.weights, plain.weights) < 1e-3
+    assert np.abs(compiled.picture - plain.picture).max() <= 1
+
+
+def test_samples_are_not_needed_to_train_the_same_without_a_vae(settings, tmp_path, monkeypatch):
+    """With cached latents and no prompts the VAE's memory is given back; with prompts it stays for them."""
+    from sd_scripts.training import setup
+
+    seen = []
+    settle = setup.settle
+
+    def look(options, architecture, method):
+        seen.append({p.device.type for p in architecture.vae.parameters()})
+        return settle(options, architecture, method)
+
+    monkeypatch.setattr(setup, "settle", look)
+    Result(settings | NETWORK | CACHED, tmp_path / "with")
+    without = (
+        settings
+        | NETWORK
+        | CACHED
+        | {
+            "output_dir": str(tmp_path / "without"),
+        }
+    )
+    without |= {"sample_prompts": None, "sample_every_n_steps": None}
+    assert train(RECIPES["train_network"], build(RECIPES["train_network"].options, without)) == 0
+    assert seen == [{"cpu"}, {"meta"}]
+    ours, theirs = (load_file(tmp_path / name / "tiny.safetensors") for name in ("with", "without"))
+    assert distance(ours, theirs) == 0
