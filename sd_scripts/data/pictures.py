@@ -66,7 +66,7 @@ def load_guide(sample: Sample, options: Images, view: View) -> np.ndarray | None
 
 def is_flipped(options: Images, use: Use) -> bool:
     """Whether this use of a sample is mirrored."""
-    return options.flip_aug and use.draws("flip").random() < 0.5
+    return options.flip_aug and use.is_heads("flip")
 
 
 def mirrored(pixels: np.ndarray) -> np.ndarray:

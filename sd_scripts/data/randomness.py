@@ -26,4 +26,11 @@ class Use:
 
     def draws(self, purpose: Purpose) -> random.Random:
         """A generator for one purpose; the same each time it is asked for."""
-        return random.Random(seed_of(self.seed, self.epoch, self.sample, self.repeat, purpose))
+        return random.Random(self._number(purpose))
+
+    def is_heads(self, purpose: Purpose) -> bool:
+        """A coin thrown for one purpose; the same each time. A generator would take as long as the rest of a cached sample."""
+        return self._number(purpose) % 2 == 1
+
+    def _number(self, purpose: Purpose) -> int:
+        return seed_of(self.seed, self.epoch, self.sample, self.repeat, purpose)

@@ -11,6 +11,7 @@ import torch
 
 from sd_scripts.data.cache import LatentCache
 from sd_scripts.data.loader import Loader, part_of
+from sd_scripts.data.randomness import Use
 from sd_scripts.data.workers import choose_workers, usable_cores
 from sd_scripts.errors import UserError
 from sd_scripts.models.base import LatentSpec, Tokenizer, Tokens
@@ -164,6 +165,12 @@ def test_flips_depend_on_the_use_alone_with_and_without_cache(ten_pictures, plan
     never = batches(plan(train_batch_size=2))
     flipped = sum(not torch.equal(a.pixels, b.pixels) for a, b in zip(plain, never, strict=True))
     assert len(plain) / 2 < flipped < len(plain)  # of two pictures in a batch
+
+
+def test_half_of_all_uses_are_flipped_whatever_tells_them_apart():
+    for name in ("seed", "epoch", "sample", "repeat"):
+        uses = [Use(**{"seed": 1, "epoch": 2, "sample": 3, "repeat": 4, name: number}) for number in range(2000)]
+        assert abs(sum(use.is_heads("flip") for use in uses) / 2000 - 0.5) < 0.05
 
 
 def test_epoch_and_step_reach_captions(picture, plan):
