@@ -57,7 +57,8 @@ def test_advice(told, circumstances, sentence):
 
 
 class Clock:
-    now = 100.0
+    def __init__(self) -> None:
+        self.now = 100.0
 
     def __call__(self) -> float:
         return self.now
