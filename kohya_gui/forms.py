@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from sd_scripts.options.families import FAMILIES
+from sd_scripts.options.families import FAMILIES, MODEL_FAMILY
 from sd_scripts.options.launch import Launch
 from sd_scripts.options.network_arguments import NetworkArguments
 from sd_scripts.options.recipes import (
@@ -19,7 +19,7 @@ from sd_scripts.options.recipes import (
 )
 from sd_scripts.options.schema import Options, OptionSpec, groups, specs
 
-FAMILY = "model_family"  # the form's own field: what kind of model it is, asked only where the file does not say it
+FAMILY = MODEL_FAMILY  # the form's own field: what kind of model it is, asked only where the file does not say it
 FRESH = "from_defaults"  # likewise: nothing was loaded, so that defaults of a family come in once it is known
 HIDDEN = frozenset({"run_dir"})  # the interface decides on it
 

@@ -15,7 +15,7 @@ from sd_scripts.errors import UserError
 from sd_scripts.options.build import build, stranger
 from sd_scripts.options.gui_presets.fields import METHOD_LABELS
 from sd_scripts.options.network_arguments import NetworkArguments
-from sd_scripts.options.preset_files import load_file
+from sd_scripts.options.preset_files import implied_family, load_file
 from sd_scripts.options.problems import CheckFailed
 from sd_scripts.options.toml_files import settings_toml
 
@@ -112,7 +112,9 @@ def preset_toml(form: TrainingForm, state: Mapping[str, FieldValue]) -> str:
     if problems + found:
         raise CheckFailed([*problems, *found])
     written = [model for model in form.models if model is not NetworkArguments]  # whose items are in a list by now
-    texts = [settings_toml(build(model, form.part(model, values))) for model in written]
+    family = state.get(FAMILY)
+    texts = [f'{FAMILY} = "{family}"\n'] if family and family != implied_family(values) else []
+    texts += [settings_toml(build(model, form.part(model, values))) for model in written]
     return "\n".join(text for text in texts if text)
 
 

@@ -5,8 +5,9 @@ from pathlib import Path
 import pytest
 
 from sd_scripts.options.build import build
+from sd_scripts.options.config_file import read_config_file
+from sd_scripts.options.preset_files import load_file
 from sd_scripts.options.recipes import recipe_for
-from sd_scripts.options.toml_files import read_settings
 from sd_scripts.plan import make_plan
 
 PRESETS = Path(__file__).resolve().parents[1] / "presets"
@@ -41,7 +42,10 @@ def test_preset_is_ready_once_model_and_pictures_are_named(path, tiny_models, pi
         "output_dir": str(tmp_path / "out"),
         "bucket_no_upscale": False,  # the test's pictures are smaller than any training size
     }
-    options = build(recipe.options, read_settings(path) | given)
+    assert load_file(path).architecture == family
+    values, remarks = read_config_file(path)
+    assert remarks == []
+    options = build(recipe.options, values | given)
     plan = make_plan(recipe, options)
     assert [problem for problem in plan.problems if problem.level != "note"] == []
     assert plan.steps is not None and plan.steps.total > 0

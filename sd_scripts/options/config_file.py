@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from sd_scripts.options.families import MODEL_FAMILY
 from sd_scripts.options.launch import Launch
 from sd_scripts.options.problems import Problem, error, note
 from sd_scripts.options.schema import specs
@@ -22,7 +23,9 @@ def read_config_file(path: Path) -> tuple[dict[str, Any], list[Problem]]:
         UserError: the file cannot be read, or is no settings file.
     """
     if not is_json(path):
-        return read_settings(path), []
+        settings = read_settings(path)
+        settings.pop(MODEL_FAMILY, None)  # a trainer reads it from the model's file
+        return settings, []
     from sd_scripts.options.preset_files import load_file  # its tables are only needed for such a file
 
     loaded = load_file(path)

@@ -8,6 +8,7 @@ from collections.abc import Collection
 from sd_scripts.models.families import all_families
 
 FAMILIES = dict(all_families())
+MODEL_FAMILY = "model_family"  # the key by which a preset says what it is for, where no model's file does; no option
 
 
 def acts_for(wanted: Collection[str], architectures: Collection[str]) -> bool:

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from sd_scripts.errors import UserError
-from sd_scripts.options.families import FAMILIES
+from sd_scripts.options.families import FAMILIES, MODEL_FAMILY
 from sd_scripts.options.gui_presets import convert, form_keys, keys_of, known, omitted
 from sd_scripts.options.gui_presets.fields import METHOD_LABELS, SECRETS
 from sd_scripts.options.gui_presets.findings import Finding, shown
@@ -147,7 +147,10 @@ def _is_known(key: str) -> bool:
 def _of_options(path: Path, kind: FileKind, content: Mapping[str, Any], findings: list[Finding]) -> LoadedFile:
     """A file of trainer options under their own names. Names that are not known stay, for the check to point out."""
     values: dict[str, Any] = {}
+    family = _said_family(content, findings)
     for key, value in content.items():
+        if key == MODEL_FAMILY:
+            continue
         if key in _NO_OPTION:
             findings.append(Finding("ignored", key, f"{shown(value)} is not used: {_NO_OPTION[key]}"))
             continue
@@ -167,10 +170,26 @@ def _of_options(path: Path, kind: FileKind, content: Mapping[str, Any], findings
         items, rest = unfold(values.pop("network_args"))
         values |= items | ({"network_args": rest} if rest else {})
     method = next((method for method, names in _METHODS if any(name in values for name in names)), None)
-    architecture = "chroma" if values.get("model_type") == "chroma" else "sd2" if values.get("v2") is True else None
+    architecture = family or implied_family(values)
     wording = {"settings_toml": "training settings (TOML)", "settings_json": "trainer options as JSON"}[kind]
     recognised = Finding("recognised", "", f"{wording}{_for_family(architecture)}: {len(values)} options are set")
     return LoadedFile(path, kind, method, architecture, values, tuple(dict.fromkeys((recognised, *findings))))
+
+
+def implied_family(values: Mapping[str, Any]) -> str | None:
+    """The model family that options are only for; None where they do not say."""
+    return "chroma" if values.get("model_type") == "chroma" else "sd2" if values.get("v2") is True else None
+
+
+def _said_family(content: Mapping[str, Any], findings: list[Finding]) -> str | None:
+    """The model family that a preset names."""
+    name = content.get(MODEL_FAMILY)
+    if name in (None, ""):
+        return None
+    if isinstance(name, str) and name in FAMILIES:
+        return name
+    findings.append(Finding("invalid", MODEL_FAMILY, f"{shown(name)} is none of {', '.join(FAMILIES)}; left out"))
+    return None
 
 
 def _current_name(key: str, findings: list[Finding]) -> str:

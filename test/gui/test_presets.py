@@ -13,6 +13,7 @@ from kohya_gui.planning import check
 from kohya_gui.presets import PresetFolder, load_settings, preset_toml
 from kohya_gui.tabs.preset_row import loaded_html
 from sd_scripts.errors import UserError
+from sd_scripts.options.config_file import read_config_file
 from test.gui.values import another_value
 
 LORA = FORMS["lora"]
@@ -43,6 +44,24 @@ def test_save_load_save_is_identical_for_every_field(folder, form):
     shown.pop(FAMILY, None)
     assert set(shown) == set(form.specs) - secrets
     assert preset_toml(form, shown).encode() == first
+
+
+@pytest.mark.parametrize("family", [*LORA.families])
+@pytest.mark.parametrize("more", [{}, {"v2": True}])
+def test_the_family_that_a_form_was_told_is_kept(folder, family, more):
+    state = {FAMILY: family, "network_dim": "4", **more}
+    path = folder.save("told", preset_toml(LORA, state))
+    found = folder.load("user_presets/told", LORA)
+    assert to_state(LORA, found.values) == state
+    assert preset_toml(LORA, to_state(LORA, found.values)).encode() == path.read_bytes()
+    assert not [words for level, words in found.notes if level != "note"]
+    assert read_config_file(path) == ({"network_dim": 4, **more}, [])
+
+
+def test_a_family_that_is_none_is_named(tmp_path):
+    found = loaded(tmp_path, 'model_family = "sd9"\nseed = 3\n', name="a.toml")
+    assert FAMILY not in found.values
+    assert any("sd9" in words for level, words in found.notes if level == "error")
 
 
 def test_secrets_are_never_written():
