@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from sd_scripts.data.pictures import is_masked_by_opacity
+
 if TYPE_CHECKING:
     from sd_scripts.data.plan import Sample
     from sd_scripts.models.base import LatentSpec
@@ -33,7 +35,7 @@ def content_hash(path: Path) -> bytes:
 class LatentRecipe:
     """How the latents of a subset's pictures are made, apart from the picture."""
 
-    pixels: str  # how a picture becomes pixels
+    options: DatasetOptions
     encoding: str  # how pixels become latents
     has_flipped: bool
 
@@ -45,7 +47,7 @@ class LatentRecipe:
             precision: number format that is stored.
         """
         return cls(
-            pixels=f"{VERSION}/{options.resize_interpolation}/{options.alpha_mask}",
+            options=options,
             encoding=f"{latent}/{vae}/{precision}",
             has_flipped=options.flip_aug,
         )
@@ -58,7 +60,8 @@ class LatentRecipe:
             mask: the same of what the mask comes from; None without.
         """
         cut = f"{sample.fit.bucket}/{sample.fit.resized}/{sample.fit.crop}"
-        pixels = f"{self.pixels}/{_text(content)}/{cut}"
+        reading = f"{VERSION}/{self.options.resize_interpolation}/{is_masked_by_opacity(sample, self.options)}"
+        pixels = f"{reading}/{_text(content)}/{cut}"
         return EntryKeys(
             latents=digest("latents", self.encoding, pixels),
             flipped=digest("flipped", self.encoding, pixels) if self.has_flipped else None,

@@ -48,8 +48,8 @@ def load_picture(sample: Sample, options: Images, use: Use | None = None) -> Pic
         UserError: its mask or guiding picture cannot.
     """
     view = view_of(sample, options, use)
-    has_alpha_mask = sample.mask == "alpha" or (options.alpha_mask and sample.mask is None)
-    pixels = read_scaled(sample.path, view.resized, options.resize_interpolation, with_alpha=has_alpha_mask)
+    with_alpha = is_masked_by_opacity(sample, options)
+    pixels = read_scaled(sample.path, view.resized, options.resize_interpolation, with_alpha=with_alpha)
     rgb = cut(pixels.rgb, view.offset, view.bucket)
     if use is not None and options.color_aug:
         rgb = vary_colours(rgb, use.draws("colour"))
@@ -62,6 +62,11 @@ def load_picture(sample: Sample, options: Images, use: Use | None = None) -> Pic
 def load_guide(sample: Sample, options: Images, view: View) -> np.ndarray | None:
     """The guiding picture of a sample, where it has one."""
     return None if sample.control is None else load_control(sample.control, view, options.resize_interpolation)
+
+
+def is_masked_by_opacity(sample: Sample, options: Images) -> bool:
+    """Whether a picture's opacity is its mask; its colours are then those that are stored, not those on a background."""
+    return sample.mask == "alpha" or (options.alpha_mask and sample.mask is None)
 
 
 def is_flipped(options: Images, use: Use) -> bool:

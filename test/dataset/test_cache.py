@@ -360,6 +360,32 @@ def test_masks_are_cached_and_mirrored(tmp_path, picture, plan):
     assert build(plan(alpha_mask=True, flip_aug=True))[1].count == 0
 
 
+def test_an_edited_mask_file_is_noticed_and_the_picture_not_encoded_again(picture, plan, tmp_path):
+    picture("1_x/a.png")
+    masks = tmp_path / "masks"
+    masks.mkdir()
+    Image.new("L", (64, 64), 255).save(masks / "a.png")
+    made = plan(masked_loss=True, conditioning_data_dir=str(masks))
+    assert build(made)[0].latents(0, False)[1].min() == 1
+    Image.new("L", (64, 64), 0).save(masks / "a.png")
+    cache, encode = build(made)
+    assert encode.count == 0
+    assert cache.latents(0, False)[1].max() == 0
+    assert build(made)[1].count == 0
+
+
+def test_opacity_as_a_mask_and_on_a_background_are_told_apart(picture, plan, tmp_path):
+    path = picture("1_x/a.png")
+    Image.new("RGBA", (64, 64), (255, 0, 0, 0)).save(path)
+    masks = tmp_path / "masks"
+    masks.mkdir()
+    Image.new("L", (64, 64), 255).save(masks / "a.png")
+    own = build(plan(alpha_mask=True))[0].latents(0, False)[0]
+    from_file = build(plan(alpha_mask=True, masked_loss=True, conditioning_data_dir=str(masks)))[0].latents(0, False)[0]
+    assert own[1].max() == 0  # red, as it is stored
+    assert from_file[1].min() == 1  # white shines through
+
+
 def test_a_full_disk_is_said(ten_pictures, plan, monkeypatch):
     append, room = cache_files._append, [6]
 
