@@ -95,6 +95,7 @@ def out_of_memory(options: CommonOptions) -> str:
         ),
         ("an 8-bit optimizer (AdamW8bit)", not eight_bit),
         ("fused_backward_pass", hasattr(options, "train_text_encoder") and not options.fused_backward_pass),
+        ("fp8_base", hasattr(options, "network_module") and not (options.fp8_base or options.fp8_base_unet)),
         ("blocks_to_swap", not getattr(options, "blocks_to_swap", None)),
         ("cpu_offload_checkpointing", not getattr(options, "cpu_offload_checkpointing", True)),
         ("vae_batch_size = 1", getattr(options, "vae_batch_size", 1) > 1),

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from sd_scripts.errors import ConfigError
 from sd_scripts.models.blocks import block_lists, blocks_to_keep_away, most_to_keep_away
-from sd_scripts.models.frozen_layers import freeze_layers, store_in_8_bits
+from sd_scripts.models.frozen_layers import STORED, freeze_layers, store_in_8_bits
 from sd_scripts.options.implied import caches_latents, keeps_base_in_8_bits, wanted_blocks
 from sd_scripts.training.activations import keep_checkpoints_in_main_memory
 from sd_scripts.training.block_swap import BlockSwap
@@ -60,16 +60,21 @@ def release_unused(
         torch.cuda.empty_cache()
 
 
-def settle(options: TrainingOptions, architecture: Architecture, method: Method) -> bool:
+def settle(options: TrainingOptions, architecture: Architecture, method: Method, *, is_sharded: bool = False) -> bool:
     """Put what takes part in a step where it belongs: 8 bits, swapped blocks, checkpoints in main memory.
+
+    Args:
+        is_sharded: DeepSpeed or FSDP will lay out the weights.
 
     Returns:
         Whether some of it lives in main memory, so that nobody else may move it.
 
     Raises:
-        ConfigError: more blocks are to be swapped than can be.
+        ConfigError: more blocks are to be swapped than can be, or the weights are not ours to lay out.
     """
     device = architecture.device
+    if is_sharded:
+        _leave_weights_alone(options, architecture)
     if options.cpu_offload_checkpointing or options.unsloth_offload_checkpointing:
         transfers = transfers_for(device, alongside=options.unsloth_offload_checkpointing)
         for network in (architecture.denoiser, *architecture.text_encoders):
@@ -79,11 +84,28 @@ def settle(options: TrainingOptions, architecture: Architecture, method: Method)
     swaps = _swap_blocks(options, architecture)
     staying = {id(tensor) for swap in swaps for tensor in swap.tensors()}
     place(method.trainee, device, staying)
-    if staying:
-        names = [name for name, tensor in _named_tensors(method.trainee) if id(tensor) in staying]
-        # several processes exchange what is trained; torch would refuse a module on two devices otherwise
-        method.trainee._ddp_params_and_buffers_to_ignore = names
+    # Several processes exchange what is trained, and at the start everything: there torch takes neither weights on two
+    # devices nor 8 bits. Both are frozen or the same in all processes as they come from the file.
+    method.trainee._ddp_params_and_buffers_to_ignore = [
+        name
+        for name, tensor in _named_tensors(method.trainee)
+        if not tensor.requires_grad and (id(tensor) in staying or tensor.dtype == STORED)
+    ]
     return bool(swaps)
+
+
+def _leave_weights_alone(options: TrainingOptions, architecture: Architecture) -> None:
+    chosen = {
+        "blocks_to_swap": wanted_blocks(options, architecture.name),
+        "fp8_base": options.fp8_base,
+        "fp8_base_unet": options.fp8_base_unet,
+        "fp8_scaled": options.fp8_scaled,
+    }
+    for name, value in chosen.items():
+        if value:
+            raise ConfigError(
+                name, value, "excludes DeepSpeed and FSDP, which lay out the weights; leave one of them out"
+            )
 
 
 def place(network: nn.Module, device: torch.device, staying: set[int]) -> None:

@@ -85,8 +85,8 @@ def build_run(
     texts = cache_texts(options, plan, architecture, method, accelerator, report.phase)
     is_main = accelerator.is_main_process
     release_unused(options, architecture, method, draws_samples=is_main and bool(plan.prompts), writes_model=is_main)
-    is_placed = settle(options, architecture, method)
     is_sharded = accelerator.distributed_type in (DistributedType.DEEPSPEED, DistributedType.FSDP)
+    is_placed = settle(options, architecture, method, is_sharded=is_sharded)
     stepping = stepping_of(options, method.trained_parameters(), seed, is_sharded=is_sharded)
     optimizer, optimizer_name = make_optimizer(options, method.parameter_groups(), stepping)
     scheduler = make_scheduler(options, optimizer, steps.total)

@@ -15,6 +15,7 @@ from sd_scripts.options.build import build
 from sd_scripts.options.recipes import RECIPES
 from sd_scripts.training.events import read_events
 from sd_scripts.training.run_folder import RunFolder
+from test.runs.forked import needs_fork, run
 from test.tiny import tiny_model
 
 
@@ -193,9 +194,9 @@ def test_samples_are_not_needed_to_train_the_same_without_a_vae(settings, tmp_pa
     seen = []
     settle = setup.settle
 
-    def look(options, architecture, method):
+    def look(options, architecture, method, **more):
         seen.append({p.device.type for p in architecture.vae.parameters()})
-        return settle(options, architecture, method)
+        return settle(options, architecture, method, **more)
 
     monkeypatch.setattr(setup, "settle", look)
     Result(settings | NETWORK | CACHED, tmp_path / "with")
@@ -212,3 +213,22 @@ def test_samples_are_not_needed_to_train_the_same_without_a_vae(settings, tmp_pa
     assert seen == [{"cpu"}, {"meta"}]
     ours, theirs = (load_file(tmp_path / name / "tiny.safetensors") for name in ("with", "without"))
     assert distance(ours, theirs) == 0
+
+
+@needs_fork
+def test_two_processes_share_a_model_in_8_bits_with_swapped_blocks(small, tmp_path):
+    """They exchange what is trained and leave alone what lies in main memory or in 8 bits."""
+    settings = (
+        small | NETWORK | EIGHT_BITS | {"blocks_to_swap": 2, "sample_prompts": None, "sample_every_n_steps": None}
+    )
+    losses = []
+    for count in (1, 2):
+        folder = RunFolder(tmp_path / f"run{count}").make()
+        more = {
+            "train_batch_size": 2 // count,
+            "output_dir": str(tmp_path / f"out{count}"),
+            "run_dir": str(folder.path),
+        }
+        run("train_network", settings | more, count)
+        losses.append([event["loss"] for event in read_events(folder.events)[0] if event["type"] == "step"])
+    assert len(losses[0]) == 3 and losses[1] == pytest.approx(losses[0], rel=1e-2)
