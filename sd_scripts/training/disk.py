@@ -30,7 +30,7 @@ def require_space(path: Path, needed: int) -> None:
         return
     if free < needed + SLACK:
         raise CannotSave(
-            f"{path}: the disk is full: {size_text(needed)} are needed and {size_text(free)} are free; make room, "
+            f"{path}: the disk is full: {size_text(needed + SLACK)} are needed and {size_text(free)} are free; make room, "
             "or choose another output_dir"
         )
 
