@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,6 +12,7 @@ from kohya_gui.forms import FAMILY, FORMS, HIDDEN, TrainingForm
 from kohya_gui.network_items import gather
 from sd_scripts.errors import UserError
 from sd_scripts.options.build import build, stranger
+from sd_scripts.options.file_names import why_no_file_name
 from sd_scripts.options.gui_presets.fields import METHOD_LABELS
 from sd_scripts.options.network_arguments import NetworkArguments
 from sd_scripts.options.preset_files import implied_family, load_file
@@ -80,8 +80,10 @@ class PresetFolder:
         bare = name.strip().removeprefix(f"{USER_FOLDER}/").removesuffix(".toml").strip()
         if not bare:
             raise UserError("the preset has no name; type one")
-        if re.search(r'[\x00-\x1f<>:"/\\|?*]', bare) or bare.strip(". ") != bare:
-            raise UserError(f'{bare!r} cannot be a file name; leave out / \\ : * ? " < > | and dots at the ends')
+        if reason := why_no_file_name(bare):
+            raise UserError("; ".join(reason))
+        if bare.strip(". ") != bare:
+            raise UserError(f"{bare!r} cannot be a file name; leave out the dots at its ends")
         return self.root / USER_FOLDER / f"{bare}.toml"
 
     def save(self, name: str, content: str) -> Path:

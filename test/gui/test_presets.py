@@ -157,7 +157,7 @@ def test_a_byte_order_mark_does_no_harm(tmp_path):
     assert load_settings(tmp_path / "a.toml", LORA).values == {"network_dim": 3}
 
 
-@pytest.mark.parametrize("name", ["", "  ", "../up", "a/b", "a\\b", "c:x", "..", "what?"])
+@pytest.mark.parametrize("name", ["", "  ", "../up", "a/b", "a\\b", "c:x", "..", "what?", "x" * 300, "a\nb", ".a"])
 def test_a_preset_is_saved_nowhere_else(folder, name):
     with pytest.raises(UserError):
         folder.save(name, "")

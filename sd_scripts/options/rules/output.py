@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from sd_scripts.options.families import FAMILIES
+from sd_scripts.options.file_names import why_no_file_name
 from sd_scripts.options.output import Hub, Logging, Metadata, Samples, Saving
 from sd_scripts.options.problems import Problem, error, note, warning
 from sd_scripts.options.rules.base import Families, Rule, all_are, named_file
@@ -48,9 +49,8 @@ def why_not_writable(folder: Path) -> str | None:
 
 
 def name_is_a_file_name(options: Saving) -> Iterator[Problem]:
-    name = options.output_name
-    if name and (set(name) & set('/\\:*?"<>|') or name.strip() in (".", "..")):
-        yield error("output_name", f"{name!r} cannot be part of a file name", 'leave out / \\ : * ? " < > |')
+    if options.output_name is not None and (reason := why_no_file_name(options.output_name)):
+        yield error("output_name", *reason)
 
 
 def finished_file_is_new(options: Saving) -> Iterator[Problem]:
