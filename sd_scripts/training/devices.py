@@ -61,13 +61,14 @@ def allow_fp16_gradients(scaler: GradScaler) -> None:
 
 def ddp_settings(options: CommonOptions) -> list[KwargsHandler]:
     """What several processes are told: how long to wait for each other, how to exchange gradients."""
-    settings: list[KwargsHandler] = []
-    if options.ddp_gradient_as_bucket_view or options.ddp_static_graph:
-        settings.append(
-            DistributedDataParallelKwargs(
-                gradient_as_bucket_view=options.ddp_gradient_as_bucket_view, static_graph=options.ddp_static_graph
-            )
+    settings: list[KwargsHandler] = [
+        DistributedDataParallelKwargs(
+            gradient_as_bucket_view=options.ddp_gradient_as_bucket_view,
+            static_graph=options.ddp_static_graph,
+            # weights that a step does not reach are usual: layers behind clip_skip, adapters that are dropped out
+            find_unused_parameters=not options.ddp_static_graph,
         )
+    ]
     if options.ddp_timeout is not None:
         settings.append(InitProcessGroupKwargs(timeout=timedelta(minutes=options.ddp_timeout)))
     return settings

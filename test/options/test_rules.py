@@ -59,7 +59,7 @@ def test_nothing_given_names_all_essentials():
         ({"sample_every_n_steps": 5}, "sample_prompts", "error", "prompt file"),
         ({"output_name": "a/b"}, "output_name", "error", "a/b"),
         ({"metadata_thumbnail": "gone.png"}, "metadata_thumbnail", "error", "no such picture"),
-        ({"log_with": "wandb"}, "log_with", "error", "not yet available"),
+        ({"log_with": "wandb"}, "log_with", "error", "wandb is not installed"),
         ({"resume": "gone-state"}, "resume", "error", "no such folder"),
         ({"dataset_config": "d.toml"}, "train_data_dir", "warning", "dataset_config"),
     ],

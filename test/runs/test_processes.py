@@ -49,7 +49,7 @@ def numbers(folder: Path) -> list[tuple]:
     "changes",
     [
         {},
-        {"gradient_accumulation_steps": 2, "network_train_unet_only": False},
+        {"gradient_accumulation_steps": 2, "network_train_unet_only": False, "clip_skip": 2},
         {"optimizer_type": "AdamW", "max_grad_norm": 0},
     ],
 )
@@ -73,3 +73,25 @@ def test_two_processes_train_what_one_does(settings, tmp_path, changes):
         for folder in folders.values()
     ]
     assert measured[0] and measured[0] == pytest.approx(measured[1], rel=1e-4)
+
+
+def test_the_first_process_may_take_its_time(settings, tmp_path):
+    """The others wait for what it writes and draws for longer than their exchange of gradients may take."""
+    folder = RunFolder(tmp_path / "run").make()
+    slow = {
+        "ddp_timeout": 1, "save_every_n_steps": 1, "save_state": True, "sample_every_n_steps": 2, "max_train_steps": 2,
+        "sample_prompts": "a --w 64 --h 64 --s 2\nb --w 64 --h 64 --s 2",
+    }  # fmt: skip
+    folder.request("save")
+    run("train_network", settings | slow | {"run_dir": folder.path, "train_batch_size": 2}, 2)
+    events, _ = read_events(folder.events)
+    assert events[-1]["state"] == "done"
+    assert len([event for event in events if event["type"] == "sample"]) == 2
+
+
+def test_all_processes_stop_at_the_same_step(settings, tmp_path):
+    folder = RunFolder(tmp_path / "run").make()
+    folder.request("stop")
+    run("train_network", settings | {"run_dir": folder.path, "train_batch_size": 2}, 2)
+    events, _ = read_events(folder.events)
+    assert (events[-1]["state"], events[-1]["step"]) == ("stopped", 1)
