@@ -102,5 +102,5 @@ def look() -> dict:
         text_size=gr.themes.sizes.text_sm,
         font=["system-ui", "-apple-system", "Segoe UI", "Roboto", "sans-serif"],
         font_mono=["ui-monospace", "SF Mono", "Consolas", "monospace"],
-    )
+    ).set(body_text_color_subdued="*neutral_500")  # a shade darker: help texts are read
     return {"theme": theme, "css": asset("page.css") + asset("form.css")}

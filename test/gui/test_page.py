@@ -343,6 +343,7 @@ def test_it_fits_a_phone(page):
     for section in page.locator("#gui-lora-form details.group > summary:visible").all():
         section.click()
     assert page.evaluate("document.documentElement.scrollWidth") <= 390
+    assert page.locator("#gui-lora-filter").bounding_box()["width"] > 200
     for tab in ("DreamBooth", "Runs", "About"):
         page.set_viewport_size({"width": 1280, "height": 800})
         page.get_by_role("tab", name=tab).click()
