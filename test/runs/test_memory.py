@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -21,8 +22,22 @@ from test.tiny import tiny_model
 
 @pytest.fixture
 def small(settings, tiny_sd1) -> dict:
-    """Settings with a model of two levels: 16 bits are slow on a CPU."""
-    return settings | {"pretrained_model_name_or_path": str(tiny_sd1)}
+    """Settings with a model of two levels and a VAE in 32 bits: 16 are slow on a CPU."""
+    return settings | {"pretrained_model_name_or_path": str(tiny_sd1), "no_half_vae": True}
+
+
+@pytest.fixture(scope="module")
+def plain_run(tmp_path_factory) -> Callable[..., Result]:
+    """Runs without what is tested, each made once."""
+    done: dict[str, Result] = {}
+
+    def run_once(settings: dict, script: str = "train_network") -> Result:
+        key = repr((script, {name: value for name, value in settings.items() if name not in PATHS}))
+        if key not in done:
+            done[key] = Result(settings, tmp_path_factory.mktemp("plain"), script)
+        return done[key]
+
+    return run_once
 
 
 @pytest.fixture(scope="module")
@@ -72,6 +87,7 @@ def distance(a: dict[str, torch.Tensor], b: dict[str, torch.Tensor]) -> float:
     return float((ours - theirs).norm() / theirs.norm())
 
 
+PATHS = ("train_data_dir", "sample_prompts")
 NETWORK = {"network_dim": 2}
 BF16 = {"mixed_precision": "bf16"}
 CACHED = {"cache_latents": True}
@@ -93,9 +109,9 @@ CACHED = {"cache_latents": True}
     ],
     ids=lambda changes: "-".join(changes),
 )
-def test_what_only_moves_things_changes_no_bit(settings, tmp_path, changes):
+def test_what_only_moves_things_changes_no_bit(settings, plain_run, tmp_path, changes):
     base = settings | NETWORK | {name: value for name, value in changes.items() if name in CACHED}
-    plain = Result(base, tmp_path / "plain")
+    plain = plain_run(base)
     saving = Result(base | changes, tmp_path / "saving")
     assert saving.losses == plain.losses
     assert distance(saving.weights, plain.weights) == 0
@@ -115,9 +131,9 @@ EIGHT_BITS = BF16 | {"fp8_base": True}
     ],
     ids=lambda changes: "-".join(changes),
 )
-def test_eight_bits_go_with_everything(small, tmp_path, changes):
+def test_eight_bits_go_with_everything(small, plain_run, tmp_path, changes):
     base = small | NETWORK | EIGHT_BITS | {name: value for name, value in changes.items() if name in CACHED}
-    plain = Result(base, tmp_path / "plain")
+    plain = plain_run(base)
     saving = Result(base | changes, tmp_path / "saving")
     assert saving.losses == plain.losses
     assert distance(saving.weights, plain.weights) == 0
@@ -125,18 +141,18 @@ def test_eight_bits_go_with_everything(small, tmp_path, changes):
 
 
 @pytest.mark.parametrize("name", ["fp8_base", "fp8_base_unet"])
-def test_eight_bits_stay_near_sixteen(small, tmp_path, name):
+def test_eight_bits_stay_near_sixteen(small, plain_run, tmp_path, name):
     """Losses within 1 %, pictures as near as those of 16 bits to those of 32 (5 levels on average)."""
-    sixteen = Result(small | NETWORK | BF16, tmp_path / "sixteen")
+    sixteen = plain_run(small | NETWORK | BF16)
     eight = Result(small | NETWORK | BF16 | {name: True}, tmp_path / "eight")
     assert eight.losses == pytest.approx(sixteen.losses, rel=1e-2)
     assert eight.losses != sixteen.losses
     assert np.abs(eight.picture - sixteen.picture).mean() < 8
 
 
-def test_sixteen_bits_stay_near_thirty_two(small, tmp_path):
-    full = Result(small | NETWORK, tmp_path / "full")
-    mixed = Result(small | NETWORK | BF16, tmp_path / "mixed")
+def test_sixteen_bits_stay_near_thirty_two(small, plain_run, tmp_path):
+    full = plain_run(small | NETWORK)
+    mixed = plain_run(small | NETWORK | BF16)
     half = Result(small | NETWORK | BF16 | {"full_bf16": True}, tmp_path / "half")
     for result in (mixed, half):
         assert result.losses == pytest.approx(full.losses, rel=1e-2)
@@ -153,11 +169,11 @@ def test_sixteen_bits_stay_near_thirty_two(small, tmp_path):
     ],
     ids=lambda changes: "-".join(changes),
 )
-def test_a_whole_model_learns_the_same_with_less_memory(settings, tmp_path, changes):
+def test_a_whole_model_learns_the_same_with_less_memory(settings, plain_run, tmp_path, changes):
     moving = ("gradient_checkpointing", "blocks_to_swap", "cpu_offload_checkpointing")
     base = settings | CACHED | {"learning_rate": 1e-4, "save_model_as": "safetensors"}
     base |= {name: value for name, value in changes.items() if name not in moving}
-    plain = Result(base, tmp_path / "plain", "fine_tune")
+    plain = plain_run(base, "fine_tune")
     saving = Result(base | changes, tmp_path / "saving", "fine_tune")
     assert saving.losses == plain.losses
     assert distance(saving.weights, plain.weights) == 0
@@ -174,10 +190,10 @@ def test_a_whole_model_learns_the_same_with_less_memory(settings, tmp_path, chan
     ],
     ids=lambda changes: "-".join(changes),
 )
-def test_compiled_blocks_give_the_same(small, tmp_path, changes):
+def test_compiled_blocks_give_the_same(small, plain_run, tmp_path, changes):
     base = small | NETWORK
     base |= {name: value for name, value in changes.items() if name in EIGHT_BITS}
-    plain = Result(base, tmp_path / "plain")
+    plain = plain_run(base)
     torch._dynamo.reset()
     torch._dynamo.utils.counters.clear()
     compiled = Result(base | changes, tmp_path / "compiled")
