@@ -41,10 +41,11 @@ DENOISERS: dict[str, dict[str, Any]] = {
 
 
 class Peak(TorchDispatchMode):
-    """Counts the bytes of all tensors that were made within it and still live, and their peak."""
+    """Counts the bytes of all tensors that were made within it and still live, and their peak; weights are known."""
 
-    def __init__(self):
+    def __init__(self, network: nn.Module):
         super().__init__()
+        self.known = {parameter.untyped_storage()._cdata for parameter in network.parameters()}
         self.now = self.peak = 0
         self._seen: set[int] = set()
 
@@ -66,8 +67,6 @@ class Peak(TorchDispatchMode):
     def _gone(self, key: int, size: int) -> None:
         self._seen.discard(key)
         self.now -= size
-
-    known: set[int] = set()  # storages of weights
 
 
 class _Attention(torch.autograd.Function):
@@ -122,8 +121,7 @@ def lora(layer: nn.Module, down: nn.Parameter, up: nn.Parameter) -> Any:
 
 def measure(network: nn.Module, side: int, batch: int, text_width: int) -> int:
     """Peak bytes of a step on pictures of `side` px, besides weights."""
-    Peak.known = {p.untyped_storage()._cdata for p in network.parameters()}
-    with Peak() as peak, torch.device("meta"):
+    with Peak(network) as peak, torch.device("meta"):
         noisy = torch.empty(batch, 4, side // 8, side // 8, dtype=HALF)
         text = torch.empty(batch, 77, text_width, dtype=HALF)
         added = {"text_embeds": torch.empty(batch, 1280, dtype=HALF), "time_ids": torch.empty(batch, 6, dtype=HALF)}
