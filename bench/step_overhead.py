@@ -42,7 +42,9 @@ def measure(settings: dict, steps: int) -> tuple[list[float], list[float], list[
     recipe = RECIPES["train_network"]
     options = build(recipe.options, settings)
     accelerator = make_accelerator(options)
-    plan = session.with_seed(make_plan(recipe, options), accelerator)
+    plan = make_plan(recipe, options)
+    plan.require_no_errors()
+    plan = session.with_seed(plan, accelerator)
     folder = session.open_run_folder(plan.options, plan)
     report = session.make_report(plan.options, folder)
     run = build_run(recipe, plan.options, plan, accelerator, Processes(accelerator), folder, report)
@@ -99,7 +101,7 @@ def main() -> None:
             "pretrained_model_name_or_path": str(ROOT / "models" / "demo" / "demo.safetensors"),
             "train_data_dir": str(make_pictures(folder / "pictures", chosen.resolution)), "output_dir": str(folder / "out"),
             "resolution": str(chosen.resolution), "train_batch_size": chosen.batch, "max_train_steps": 100_000,
-            "network_dim": 8, "cache_latents": True, "seed": 1, "log_with": "tensorboard",
+            "network_dim": 8, "cache_latents": True, "min_bucket_reso": 64, "seed": 1, "log_with": "tensorboard",
         }  # fmt: skip
         computing, clock, seconds = measure(settings, chosen.steps)
     bare = statistics.median(seconds)

@@ -47,6 +47,7 @@ def run_plan(recipe: Recipe, plan: Plan) -> None:
     """
     accelerator = make_accelerator(plan.options)
     processes = Processes(accelerator)
+    accelerator.wait_for_everyone = processes.wait  # whoever only knows the accelerator waits with the same patience
     plan = with_seed(plan, accelerator)
     options = plan.options
     if not processes.is_first:

@@ -28,6 +28,13 @@ SETTINGS, VERSIONS, FILES = "settings.toml", "versions.txt", "files.json"
 ENDS = 64 * 2**10  # bytes at both ends of a file that are looked at: a model of many gigabytes is told apart at once
 # Options of these groups say what is written and shown, and nothing of the training.
 SILENT_GROUPS = frozenset(group.title for group in (Saving, Samples, Logging, Hub, Metadata))
+# So do these: they decide how fast the same is done.
+WITHOUT_EFFECT = frozenset(
+    {
+        "max_data_loader_n_workers", "persistent_data_loader_workers", "skip_cache_check", "compress_cache", "lowram",
+        "highvram", "ddp_timeout", "max_nan_steps", "disable_mmap_load_safetensors",
+    }
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -119,7 +126,7 @@ def _changed_settings(before: str, now: str, options: type[CommonOptions]) -> It
     known = specs(options)
     for name in sorted(first.keys() | second.keys()):
         spec = known.get(name)
-        if spec is None or spec.group in SILENT_GROUPS or spec.path == "output_folder":
+        if spec is None or spec.group in SILENT_GROUPS or name in WITHOUT_EFFECT:
             continue
         old, new = first.get(name, spec.default), second.get(name, spec.default)
         if old != new and not (spec.path and _same_name(old, new)):  # a file that moved is told apart by its content

@@ -10,7 +10,11 @@ from pathlib import Path
 import pytest
 from PIL import Image
 
+from sd_scripts import entry
+from sd_scripts.options.build import build
+from sd_scripts.options.recipes import NetworkTraining
 from sd_scripts.training.run_folder import RunFolder
+from sd_scripts.training.session import without_secrets
 from test.conftest import run_trainer
 
 
@@ -57,6 +61,8 @@ CASES = {
         ["xl.safetensors", "SDXL", "sdxl_train_network.py"],
     ),
     "empty picture folder": (lambda p: {"train_data_dir": empty(p["tmp"])}, ["empty", "10_"]),
+    "missing picture folder": (lambda p: {"train_data_dir": p["tmp"] / "gone"}, ["gone", "does not exist"]),
+    "state that is none": (lambda p: {"resume": p["pictures"]}, ["resume", "train_state.json", "-state"]),
     "pictures without N_ folder": (lambda p: {"train_data_dir": loose_pictures(p["tmp"] / "loose")}, ["loose", "10_"]),
     "zero-byte picture": (
         lambda p: {"train_data_dir": broken_picture(p["pictures"], b"")},
@@ -164,3 +170,22 @@ def test_check_prints_the_plan_and_writes_nothing(sound):
 def test_check_reports_problems_with_exit_code_1(sound):
     done = run_trainer(*arguments(sound, lr_scheduler="cosin"), script="check")
     assert done.returncode == 1 and "cosine" in done.stdout
+
+
+def test_a_fault_of_the_program_ends_in_one_line_too(sound, monkeypatch, capsys):
+    def faulty(*_):
+        raise ZeroDivisionError("division by zero\nmore")
+
+    monkeypatch.setattr(entry, "train", faulty)
+    assert entry.main("train_network", arguments(sound)) == 1
+    lines = capsys.readouterr().err.strip().splitlines()
+    assert lines[0].startswith("Traceback")
+    assert lines[-1] == "error: ZeroDivisionError: division by zero (this is a fault of the program)"
+
+
+def test_secrets_stay_out_of_the_command_that_is_kept():
+    options = build(NetworkTraining, {})
+    given = ["train_network.py", "--wandb_api_key", "a1", "--huggingface_token=b2", "--network_dim", "4"]
+    assert without_secrets(given, options) == [
+        "train_network.py", "--wandb_api_key", "…", "--huggingface_token=…", "--network_dim", "4"
+    ]  # fmt: skip

@@ -11,10 +11,11 @@ import torch
 
 from sd_scripts.options.build import build
 from sd_scripts.options.recipes import NetworkTraining
+from sd_scripts.options.schema import specs
 from sd_scripts.training import disk, state
 from sd_scripts.training.disk import CannotSave
 from sd_scripts.training.state_folder import Position, find_state, read_position
-from sd_scripts.training.state_record import FileMark, Record, changes, mark_of, read_record, record_of
+from sd_scripts.training.state_record import WITHOUT_EFFECT, FileMark, Record, changes, mark_of, read_record, record_of
 
 RECORD = Record("", ("torch 1",), {})
 
@@ -117,3 +118,7 @@ def test_changes_are_those_that_matter():
         "torch was 1, is 2",
     ]
     assert changes(before, before, NetworkTraining) == []
+
+
+def test_options_that_change_no_result_exist():
+    assert specs(NetworkTraining).keys() >= WITHOUT_EFFECT
