@@ -27,7 +27,7 @@ def list_folder(path: str, kind: str) -> dict[str, Any]:
     Returns:
         folder, parent (None at the top), entries [{name, path, folder}], message.
     """
-    place = _nearest_folder(Path(path.strip()).expanduser() if path.strip() else PROJECT_ROOT)
+    place = _nearest_folder(Path(os.path.expanduser(path.strip())) if path.strip() else PROJECT_ROOT)
     parent = str(place.parent) if place.parent != place else None
     answer = {"folder": str(place), "parent": parent, "entries": [], "drives": _drives(), "message": ""}
     try:
@@ -46,7 +46,7 @@ def list_folder(path: str, kind: str) -> dict[str, Any]:
 
 def _nearest_folder(path: Path) -> Path:
     place = path.absolute()
-    while not place.is_dir() and place.parent != place:
+    while not os.path.isdir(place) and place.parent != place:  # false for any text, where Path.is_dir raises
         place = place.parent
     return place
 

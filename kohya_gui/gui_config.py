@@ -6,6 +6,7 @@ files. `EXCEPTIONS`, `FOLDERS` and `NOT_USED` hold the rest.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -178,4 +179,4 @@ def _browse_folders(content: Mapping[str, Any], form: TrainingForm) -> dict[str,
 
 
 def _is_model(path: Path) -> bool:
-    return path.suffix.lower() in MODEL_SUFFIXES or (path / "model_index.json").is_file()
+    return path.suffix.lower() in MODEL_SUFFIXES or os.path.isfile(path / "model_index.json")  # false for any text

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -59,7 +60,7 @@ class PresetFolder:
         """The file of a preset, or the path itself where the name is one of a file."""
         if name in self.names():
             return self.root / f"{name}.toml"
-        return Path(name).expanduser()
+        return Path(os.path.expanduser(name))
 
     def load(self, name: str, form: TrainingForm) -> Loaded:
         """Read a preset or any settings file.

@@ -13,6 +13,7 @@ from sd_scripts.options.recipes import is_launch, trainers_of
 from sd_scripts.options.schema import Options, OptionSpec, specs
 
 MOST_NAME_BYTES = 255
+MOST_PATH_BYTES = 4000
 NO_OPTIONS = {  # what the GUI that users come from writes into its settings although no trainer reads it
     "epoch": "max_train_epochs and max_train_steps decide the length",
     "noise_offset_type": "the kinds of noise that are set act",
@@ -61,6 +62,8 @@ def _why_no_path(value: Any) -> str | None:
         return None
     if "\0" in value:
         return "holds a character that no path may hold"
+    if len(value.encode("utf-8", "surrogatepass")) > MOST_PATH_BYTES:
+        return f"is a path of {len(value)} letters, more than any system takes"
     longest = max(len(part.encode("utf-8", "surrogatepass")) for part in value.replace("\\", "/").split("/"))
     return f"holds a name of {longest} bytes, more than any file system takes" if longest > MOST_NAME_BYTES else None
 

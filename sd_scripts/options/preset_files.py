@@ -20,7 +20,7 @@ from sd_scripts.options.gui_presets.readers import Unreadable, is_blank
 from sd_scripts.options.lenient_json import read_json
 from sd_scripts.options.network_arguments import unfold
 from sd_scripts.options.small_files import is_json
-from sd_scripts.options.toml_files import load_toml, read_settings
+from sd_scripts.options.toml_files import load_toml, read_settings, with_suffix
 
 __all__ = ["Finding", "LoadedFile", "load_file"]
 
@@ -65,7 +65,7 @@ def load_file(path: Path) -> LoadedFile:
 def _load_toml(path: Path) -> LoadedFile:
     values = read_settings(path)
     _refuse_too_many(path, values)
-    source = path if path.exists() else path.with_name(path.name + ".toml")
+    source = with_suffix(path)
     repeated = _repeated_in_sections(load_toml(source))
     findings = [Finding("converted", key, "stands in several sections; the last one counts") for key in repeated]
     return _of_options(source, "settings_toml", values, findings)

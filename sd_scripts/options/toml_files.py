@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from pathlib import Path
 from typing import Any
@@ -36,6 +37,13 @@ def load_toml(path: Path) -> dict[str, Any]:
         raise UserError(f"{path}: not valid settings: tables or lists are nested too deeply") from None
 
 
+def with_suffix(path: Path) -> Path:
+    """The path, or the one with `.toml` appended when it lacks it and leads to nothing."""
+    if path.suffix == ".toml" or not path.name or os.path.exists(path):
+        return path
+    return path.with_name(path.name + ".toml")
+
+
 def read_settings(path: Path) -> dict[str, Any]:
     """Option values of a settings file, sections merged; nothing is checked against the schema yet.
 
@@ -44,9 +52,7 @@ def read_settings(path: Path) -> dict[str, Any]:
     Raises:
         UserError: as `load_toml`; a table inside a section; a dataset file given as settings.
     """
-    if not path.exists() and path.suffix != ".toml":
-        path = path.with_name(path.name + ".toml")
-    content = load_toml(path)
+    content = load_toml(with_suffix(path))
     if "datasets" in content:
         raise UserError(f"{path}: this is a dataset file, not a settings file; give it as dataset_config")
     values: dict[str, Any] = {}

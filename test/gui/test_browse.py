@@ -47,6 +47,11 @@ def test_a_files_path_opens_its_folder_and_a_missing_one_the_nearest(place):
     assert list_folder(str(place / "not" / "there"), "file")["folder"] == str(place)
 
 
+@pytest.mark.parametrize("path", ["~nobody-of-this-name/x", "x" * 5000, "/" + "x" * 300 + "/y", "a\0b", "\ud800"])
+def test_a_text_that_is_no_path_opens_some_folder(path):
+    assert Path(list_folder(path, "folder")["folder"]).is_dir()
+
+
 def test_an_empty_field_opens_the_projects_folder():
     assert list_folder("  ", "folder")["folder"] == str(PROJECT_ROOT)
 

@@ -147,6 +147,12 @@ def test_broken_and_other_files_are_refused_with_words(tmp_path, name, content, 
         loaded(tmp_path, content, name=name)
 
 
+@pytest.mark.parametrize("name", ["~nobody-of-this-name/x", "x" * 5000, "a\0b", "/", ".", "..", "\ud800"])
+def test_a_name_that_is_no_file_is_refused_with_words(folder, name):
+    with pytest.raises(UserError):
+        folder.load(name, LORA)
+
+
 def test_settings_of_a_run_load_without_its_folder(tmp_path):
     found = loaded(tmp_path, "network_dim = 3\nrun_dir = 'runs/x'\n", name="config.toml")
     assert found.values == {"network_dim": 3} and [words for level, words in found.notes if level != "note"] == []

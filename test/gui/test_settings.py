@@ -105,7 +105,9 @@ def test_unknown_keys_and_odd_values_are_named_in_the_log_and_on_the_page(config
     assert len(start.notes) == 4
 
 
-@pytest.mark.parametrize("value", ["[[1]]", "{a = {b = 1}}", "1979-05-27", "''", "nan", "'x'", "-1", "[]"])
+@pytest.mark.parametrize(
+    "value", ["[[1]]", "{a = {b = 1}}", "1979-05-27", "''", "nan", "'x'", "-1", "[]", f"'{'x' * 5000}'"]
+)
 def test_no_value_stops_the_start(config, value):
     for section in {section for section, _ in KEYS}:
         lines = [f"{name} = {value}" for of, name in KEYS if of == section]

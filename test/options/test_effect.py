@@ -85,7 +85,7 @@ def test_each_trainer_has_a_script_that_names_it():
         assert f'main("{script}")' in (folder / f"{script}.py").read_text(encoding="utf-8")
 
 
-@pytest.mark.parametrize("path", ["a" * 256, "folder/" + "ü" * 128 + "/x", "C:\\" + "a" * 300, "a\0b"])
+@pytest.mark.parametrize("path", ["a" * 256, "folder/" + "ü" * 128 + "/x", "C:\\" + "a" * 300, "a\0b", "a/" * 3000])
 def test_what_can_be_no_path_is_said_before_anything_touches_the_disk(path):
     options, problems = try_build(NetworkTraining, {"train_data_dir": path})
     assert options is None
