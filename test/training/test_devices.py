@@ -79,11 +79,13 @@ def test_how_to_compile_comes_from_the_launch(monkeypatch, mode, dynamic, expect
 
 
 def test_several_processes_are_told_what_the_options_say():
-    assert ddp_settings(options()) == []
+    (exchange,) = ddp_settings(options())
+    assert (exchange.static_graph, exchange.find_unused_parameters) == (False, True)
     exchange, process_group = ddp_settings(
         options(ddp_timeout=90, ddp_gradient_as_bucket_view=True, ddp_static_graph=True)
     )
     assert (exchange.gradient_as_bucket_view, exchange.static_graph) == (True, True)
+    assert not exchange.find_unused_parameters  # torch takes only one of the two
     assert process_group.timeout == timedelta(minutes=90)
 
 

@@ -105,6 +105,13 @@ def blocks_are_counted_once(options: Memory) -> Iterator[Problem]:
             yield note(name, f"together they mean blocks_to_swap = {swapped_blocks(options)}", "set that instead")
 
 
+def the_whole_model_is_not_compiled_with_swapped_blocks(options: Memory) -> Iterator[Problem]:
+    if options.torch_compile and options.dynamo_backend != "no" and swapped_blocks(options):
+        yield error(
+            "torch_compile", "does not fit swapped blocks", "set compile = true instead, which compiles block by block"
+        )
+
+
 def fused_passes_fit(options: Memory) -> Iterator[Problem]:
     """Steps inside the backward pass leave no gradients to collect."""
     accumulates = getattr(options, "gradient_accumulation_steps", 1) > 1
@@ -210,6 +217,7 @@ RULES: tuple[Rule, ...] = (
     offloading_means_checkpointing,
     enough_blocks_stay,
     blocks_are_counted_once,
+    the_whole_model_is_not_compiled_with_swapped_blocks,
     fused_passes_fit,
     xformers_is_installed,
     one_attention_is_chosen,

@@ -51,6 +51,17 @@ CASES = [
     ),
     (precision.activations_are_kept_once, "adapter", "flux", {"blocks_to_swap": 5}, None),
     (
+        precision.the_whole_model_is_not_compiled_with_swapped_blocks, "adapter", "flux",
+        {"torch_compile": True, "blocks_to_swap": 5}, ("torch_compile", "error"),
+    ),
+    *(
+        (precision.the_whole_model_is_not_compiled_with_swapped_blocks, "adapter", "flux", values, None)
+        for values in (
+            {"torch_compile": True}, {"blocks_to_swap": 5},
+            {"torch_compile": True, "dynamo_backend": "no", "blocks_to_swap": 5},
+        )
+    ),
+    (
         precision.offloading_means_checkpointing, "full", "flux",
         {"gradient_checkpointing": False, "cpu_offload_checkpointing": True}, ("gradient_checkpointing", "note"),
     ),
