@@ -27,7 +27,7 @@ def list_folder(path: str, kind: str) -> dict[str, Any]:
     Returns:
         folder, parent (None at the top), entries [{name, path, folder}], message.
     """
-    place = _nearest_folder(Path(os.path.expanduser(path.strip())) if path.strip() else PROJECT_ROOT)
+    place = _nearest_folder(at_home(path.strip()) if path.strip() else PROJECT_ROOT)
     parent = str(place.parent) if place.parent != place else None
     answer = {"folder": str(place), "parent": parent, "entries": [], "drives": _drives(), "message": ""}
     try:
@@ -44,9 +44,14 @@ def list_folder(path: str, kind: str) -> dict[str, Any]:
     }
 
 
+def at_home(text: str) -> Path:
+    """A path whose "~" is the home folder, that of an unknown user left as it is."""
+    return Path(os.path.expanduser(text))  # noqa: PTH111 - for an unknown user Path.expanduser raises
+
+
 def _nearest_folder(path: Path) -> Path:
     place = path.absolute()
-    while not os.path.isdir(place) and place.parent != place:  # false for any text, where Path.is_dir raises
+    while not os.path.isdir(place) and place.parent != place:  # noqa: PTH112 - for odd texts Path.is_dir raises
         place = place.parent
     return place
 

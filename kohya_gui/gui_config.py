@@ -179,4 +179,6 @@ def _browse_folders(content: Mapping[str, Any], form: TrainingForm) -> dict[str,
 
 
 def _is_model(path: Path) -> bool:
-    return path.suffix.lower() in MODEL_SUFFIXES or os.path.isfile(path / "model_index.json")  # false for any text
+    return path.suffix.lower() in MODEL_SUFFIXES or os.path.isfile(  # noqa: PTH113 - for odd texts Path.is_file raises
+        path / "model_index.json"
+    )

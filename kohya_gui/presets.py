@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from kohya_gui.browse import at_home
 from kohya_gui.form_values import FieldValue, from_state
 from kohya_gui.forms import FAMILY, FORMS, HIDDEN, TrainingForm
 from kohya_gui.network_items import gather
@@ -60,7 +60,7 @@ class PresetFolder:
         """The file of a preset, or the path itself where the name is one of a file."""
         if name in self.names():
             return self.root / f"{name}.toml"
-        return Path(os.path.expanduser(name))
+        return at_home(name)
 
     def load(self, name: str, form: TrainingForm) -> Loaded:
         """Read a preset or any settings file.

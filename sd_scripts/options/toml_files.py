@@ -39,7 +39,7 @@ def load_toml(path: Path) -> dict[str, Any]:
 
 def with_suffix(path: Path) -> Path:
     """The path, or the one with `.toml` appended when it lacks it and leads to nothing."""
-    if path.suffix == ".toml" or not path.name or os.path.exists(path):
+    if path.suffix == ".toml" or not path.name or os.path.exists(path):  # noqa: PTH110 - raises nothing
         return path
     return path.with_name(path.name + ".toml")
 
