@@ -49,6 +49,7 @@ def measure(settings: dict, steps: int) -> tuple[list[float], list[float], list[
     report = session.make_report(plan.options, folder)
     run = build_run(recipe, plan.options, plan, accelerator, Processes(accelerator), folder, report)
     report.started(0)
+    run.method.set_training()
     bare = bare_step(run)
     computing, clock, seconds = [], [], []
     while len(clock) < steps + 2:

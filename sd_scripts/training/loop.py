@@ -24,6 +24,7 @@ def fit(run: Run) -> Literal["done", "stopped"]:
     """Train from `run.step` to the end, or until someone asks for a stop. The finished weights are written in both cases."""
     run.report.started(run.step)
     run.before_first_step()
+    run.method.set_training()  # who changes modes on the way puts them back: going through all modules takes a while
     while run.step < run.steps.total and not run.is_stopped:
         epoch = run.steps.epoch_of(run.step)
         batches = run.loader.epoch(epoch, skip_batches=run.steps.batches_before(run.step))
@@ -39,7 +40,6 @@ def fit(run: Run) -> Literal["done", "stopped"]:
 
 def optimizer_step(run: Run, epoch: int, group: list[Batch]) -> None:
     """One optimizer step on the batches of a group, and what is due after it."""
-    run.method.set_training()
     losses = []
     for position, batch in enumerate(group):
         is_last = position == len(group) - 1

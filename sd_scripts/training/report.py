@@ -30,6 +30,7 @@ logger = logging.getLogger(__name__)
 
 SECONDS_BETWEEN_FETCHES = 0.5  # losses leave the device in bulk: waiting for one in every step would idle a GPU
 SECONDS_BETWEEN_LOADINGS = 5.0
+SECONDS_BETWEEN_STATUS = 2.0  # of a run in its steps: replacing a file takes milliseconds on a busy disk
 NOT_KNOWN = math.nan
 
 
@@ -84,6 +85,7 @@ class Report:
         self._pending: list[_Pending] = []
         self._extras: list[tuple[int, dict[str, Tensor]]] = []
         self._last_fetch = self._last_step_time = time.monotonic()
+        self._last_status = 0.0
         self._last_waited = 0.0
         self._average = LossAverage(1)
         self._steps: Steps | None = None
@@ -144,7 +146,10 @@ class Report:
             if not math.isfinite(loss) or finite == 0:
                 raise NotFinite(what_is_wrong(one.numbers))
             self._report_step(one, loss, norm)
-        self._set_status(step=pending[-1].numbers.step, epoch=pending[-1].numbers.epoch)
+        last = pending[-1].numbers
+        self.status = replace(self.status, step=last.step, epoch=last.epoch)
+        if time.monotonic() - self._last_status >= SECONDS_BETWEEN_STATUS:
+            self._set_status()
         for number, values in self._extras:
             self._boards.scalars({name: value.item() for name, value in values.items()}, number)
         self._extras.clear()
@@ -234,6 +239,7 @@ class Report:
         self.status = replace(self.status, **changes)
         if self.folder:
             self.folder.write_status(self.status)
+            self._last_status = time.monotonic()
 
 
 def curves(

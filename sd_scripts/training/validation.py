@@ -69,9 +69,12 @@ class Validator:
             return
         self._measured_at = run.step
         run.report.phase("validating")
-        with torch.no_grad(), run.final_weights():
-            run.method.trainee.eval()  # each step puts everything into its mode again
-            measured = self._mean_losses()
+        run.method.trainee.eval()
+        try:
+            with torch.no_grad(), run.final_weights():
+                measured = self._mean_losses()
+        finally:
+            run.method.set_training()
         run.report.validation(run.step, run.epoch, measured.loss, measured.by_timestep)
         run.report.phase("training")
 
