@@ -14,8 +14,9 @@ from typing import Any, Literal
 from sd_scripts.errors import UserError
 from sd_scripts.options.families import FAMILIES, MODEL_FAMILY
 from sd_scripts.options.gui_presets import convert, form_keys, keys_of, known, omitted
-from sd_scripts.options.gui_presets.fields import METHOD_LABELS, SECRETS
+from sd_scripts.options.gui_presets.fields import METHOD_LABELS
 from sd_scripts.options.gui_presets.findings import Finding, shown
+from sd_scripts.options.gui_presets.known import is_secret
 from sd_scripts.options.gui_presets.readers import Unreadable, is_blank
 from sd_scripts.options.lenient_json import read_json
 from sd_scripts.options.network_arguments import unfold
@@ -161,7 +162,7 @@ def _of_options(path: Path, kind: FileKind, content: Mapping[str, Any], findings
         try:
             found = known.read_option(spec, value) if spec else value
         except Unreadable as failure:
-            said = "the value cannot be read" if key in SECRETS else f"{failure}; left out"
+            said = "the value cannot be read" if is_secret(key) else f"{failure}; left out"
             findings.append(Finding("invalid", key, said))
             continue
         if found is not None:

@@ -7,8 +7,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from sd_scripts.options.families import FAMILIES
-from sd_scripts.options.gui_presets.fields import SECRETS, Field
+from sd_scripts.options.gui_presets.fields import Field
 from sd_scripts.options.gui_presets.findings import Finding, FindingKind, shown
+from sd_scripts.options.gui_presets.known import is_secret
 from sd_scripts.options.gui_presets.readers import Reader, Unreadable, is_blank
 
 
@@ -40,7 +41,7 @@ class Conversion:
             return read(value)
         except Unreadable as failure:
             hidden = "the value is not a text (it is not shown, as it is a secret)"
-            self.say("invalid", key, hidden if key in SECRETS else f"{failure}; left out")
+            self.say("invalid", key, hidden if is_secret(key) else f"{failure}; left out")
             return None
 
     def set(self, option: str, value: Any, key: str) -> None:
@@ -83,4 +84,4 @@ def str_of(value: Any) -> str:
 
 
 def described(value: Any, key: str) -> str:
-    return "the value" if key in SECRETS else shown(value)
+    return "the value" if is_secret(key) else shown(value)

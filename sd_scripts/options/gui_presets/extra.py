@@ -7,9 +7,8 @@ from typing import Any
 
 from sd_scripts.options.gui_presets import readers
 from sd_scripts.options.gui_presets.conversion import Conversion
-from sd_scripts.options.gui_presets.fields import SECRETS
 from sd_scripts.options.gui_presets.findings import shown
-from sd_scripts.options.gui_presets.known import options_by_name, read_option
+from sd_scripts.options.gui_presets.known import is_secret, options_by_name, read_option
 from sd_scripts.options.gui_presets.readers import Unreadable
 from sd_scripts.options.network_arguments import unfold
 from sd_scripts.options.schema import OptionSpec
@@ -31,7 +30,7 @@ def additional_parameters(it: Conversion) -> None:
         try:
             value = read_option(spec, texts if spec.is_list else " ".join(texts) if texts else True)
         except Unreadable as failure:
-            it.say("invalid", KEY, f"--{name}: the value cannot be read" if name in SECRETS else f"--{name}: {failure}")
+            it.say("invalid", KEY, f"--{name}: the value cannot be read" if spec.secret else f"--{name}: {failure}")
             continue
         if value is not None:
             set_besides(it, spec.name, value, KEY)
@@ -70,7 +69,7 @@ def set_besides(it: Conversion, name: str, value: Any, key: str) -> None:
     if isinstance(value, list) and isinstance(before, list) and name.endswith("_args"):
         value = _merged(it, name, before, value, key)
     elif before is not None and before != value and not (value is True and before is False):
-        said = "two values" if name in SECRETS else f"{shown(before)} in the form and {shown(value)} there"
+        said = "two values" if is_secret(name) else f"{shown(before)} in the form and {shown(value)} there"
         it.say("ignored", it.origins.get(name, name), f"{key} sets {name} too: {said}, which counts")
     it.set(name, value, key)
 

@@ -27,7 +27,6 @@ FLUX = ("flux", "chroma")
 HUNYUAN = ("hunyuan_image",)
 ANIMA = ("anima",)
 LUMINA = ("lumina",)
-SECRETS = frozenset({"wandb_api_key", "huggingface_token"})
 
 
 @dataclass(frozen=True)

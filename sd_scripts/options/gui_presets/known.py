@@ -24,6 +24,13 @@ def options_by_name() -> Mapping[str, OptionSpec]:
 
 
 @lru_cache
+def is_secret(name: str) -> bool:
+    """Whether an option's value must not be shown."""
+    spec = options_by_name().get(name)
+    return spec is not None and spec.secret
+
+
+@lru_cache
 def options_of(method: str | None) -> frozenset[str]:
     """Names that a preset for this method may set; for an unclear one, those of all."""
     models = [recipe.options for recipe in RECIPES.values() if method in (None, recipe.method)]
