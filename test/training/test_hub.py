@@ -103,7 +103,7 @@ def test_a_failure_is_told_without_the_token_and_training_goes_on(client, tmp_pa
     client.fails = True
     sender.upload(made(tmp_path))
     (message,) = heard.warnings
-    assert "x.safetensors could not be uploaded to me/cat (no network for …); training goes on" == message
+    assert message == "x.safetensors could not be uploaded to me/cat (no network for …); training goes on"
 
 
 def test_uploads_beside_the_training_are_waited_for_at_the_end(client, tmp_path):
