@@ -4,7 +4,8 @@ phase       phase, done?, total?              what is being prepared, and how fa
 start       total_steps, total_epochs, first_step
 step        step, epoch, loss, average_loss, lr {part: rate}, data_wait (share of time), seconds_per_step, memory_bytes,
             gradient_norm?
-data        step, data_wait (share of time), images_per_second, worker_cpu (share of time), mb_per_second, advice ("" or a sentence)
+data        step, data_wait (share of time), images_per_second, worker_cpu (share of time), mb_per_second, advice (""
+            or a sentence)
 validation  step, epoch, loss (on held-out pictures), by_timestep {timestep: loss}
 sample      step, epoch, index, prompt, seed, path
 checkpoint  kind ("model" | "state"), step, epoch, path, bytes

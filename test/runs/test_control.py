@@ -45,7 +45,10 @@ def kinds(events: list[dict], wanted: str) -> list[dict]:
 def test_requests(settings, tmp_path, folder, request_, files, state):  # noqa: F811
     folder.request(request_)
     output, events = run(
-        settings, run_dir=str(folder.path), max_train_epochs=1, sample_prompts="a --w 64 --h 64 --s 1\nb --w 64 --h 64 --s 1"
+        settings,
+        run_dir=str(folder.path),
+        max_train_epochs=1,
+        sample_prompts="a --w 64 --h 64 --s 1\nb --w 64 --h 64 --s 1",
     )
     assert {path.name for path in output.iterdir()} - {"runs"} == files | {"tiny.safetensors"}
     assert events[-1]["state"] == state
@@ -85,7 +88,8 @@ def spoilt(monkeypatch):
 
 def test_a_loss_that_is_no_number_ends_the_run_with_pictures_and_remedy(settings, folder, spoilt):  # noqa: F811
     spoilt(4)
-    with pytest.raises(UserError, match=r"step 4: the loss is nan \(p\d.png, p\d.png\); lower the learning rate") as caught:
+    words = r"step 4: the loss is nan \(p\d.png, p\d.png\); lower the learning rate"
+    with pytest.raises(UserError, match=words) as caught:
         run(settings, run_dir=str(folder.path), save_every_n_steps=2)
     assert "\n" not in str(caught.value)
     output = Path(settings["output_dir"])

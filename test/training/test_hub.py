@@ -152,7 +152,7 @@ def test_a_state_is_fetched(client, tmp_path):
     assert client.calls == [("download", "me/cat", "model", "main", ["x-state/*"])]
     with pytest.raises(UserError, match="no folder y-state"):
         fetch_state("me/cat/y-state", None, client)
-    with pytest.raises(UserError, match="cannot be fetched .Repository not found"):
+    with pytest.raises(UserError, match=r"cannot be fetched .Repository not found"):
         fetch_state("me/dog/y-state", None, client)
 
 

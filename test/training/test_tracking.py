@@ -72,7 +72,7 @@ def test_a_file_may_say_more(tmp_path, wandb):
     make_boards(options(tmp_path, log_with="wandb", log_tracker_config=str(tmp_path / "more.toml")), tmp_path / "d")
     assert wandb.started["name"] == "other" and wandb.started["tags"] == ["a"]
     (tmp_path / "more.toml").write_text("[wandb]\nnme = 1\n", encoding="utf-8")
-    with pytest.raises(ConfigError, match="log_tracker_config.*nme"):
+    with pytest.raises(ConfigError, match=r"log_tracker_config.*nme"):
         make_boards(options(tmp_path, log_with="wandb", log_tracker_config=str(tmp_path / "more.toml")), tmp_path / "d")
 
 
