@@ -150,7 +150,8 @@ def test_samples_that_fail_change_nothing(settings, tmp_path, monkeypatch):  # n
 
     monkeypatch.setattr(sampling, "to_picture", failing)
     drawn, events = run(
-        settings, output_dir=str(tmp_path / "b"), max_train_epochs=1, sample_prompts="a --w 64 --h 64 --s 1\nb --w 64 --h 64 --s 1",
+        settings, output_dir=str(tmp_path / "b"), max_train_epochs=1,
+        sample_prompts="a --w 64 --h 64 --s 1\nb --w 64 --h 64 --s 1",
         sample_every_n_steps=2,
     )  # fmt: skip
     assert "no room" in kinds(events, "warning")[0]["message"] and not kinds(events, "sample")
