@@ -12,6 +12,7 @@ from accelerate.utils import DistributedType
 from sd_scripts.data.loader import Loader
 from sd_scripts.garbage import resume_collection
 from sd_scripts.methods.registry import METHODS
+from sd_scripts.models.base import Architecture
 from sd_scripts.models.noise_schedule import NoiseSchedule
 from sd_scripts.models.registry import load_architecture
 from sd_scripts.models.vae_tiles import use_tiles
@@ -43,22 +44,9 @@ logger = logging.getLogger(__name__)
 WEIGHT_DTYPES = {"no": torch.float32, "fp16": torch.float16, "bf16": torch.bfloat16}
 
 
-def build_run(
-    recipe: Recipe,
-    options: TrainingOptions,
-    plan: Plan,
-    accelerator: Accelerator,
-    processes: Processes,
-    folder: RunFolder,
-    report: Report,
-) -> Run:
-    """Load and connect all parts; the model is then ready for its first step."""
-    assert plan.model is not None and plan.data is not None
-    seed = options.seed
-    check_stepping(options, accelerator.num_processes)
-    state = state_to_resume(options, processes)
-    steps = plan.steps_for(processes.count, read_position(state).step if state else 0)
-    try_out(options, steps.total)
+def load_model(recipe: Recipe, options: TrainingOptions, plan: Plan, accelerator: Accelerator) -> Architecture:
+    """The model in the number format that its training needs, set up as the options say."""
+    assert plan.model is not None
     trains_base = METHODS[recipe.method].trains_base_weights
     dtype = (
         torch.float32
@@ -76,6 +64,26 @@ def build_run(
     choose_attention(options, architecture)
     if checkpoints_gradients(options):
         architecture.set_gradient_checkpointing(True)
+    return architecture
+
+
+def build_run(
+    recipe: Recipe,
+    options: TrainingOptions,
+    plan: Plan,
+    accelerator: Accelerator,
+    processes: Processes,
+    folder: RunFolder,
+    report: Report,
+) -> Run:
+    """Load and connect all parts; the model is then ready for its first step."""
+    assert plan.model is not None and plan.data is not None
+    seed = options.seed
+    check_stepping(options, accelerator.num_processes)
+    state = state_to_resume(options, processes)
+    steps = plan.steps_for(processes.count, read_position(state).step if state else 0)
+    try_out(options, steps.total)
+    architecture = load_model(recipe, options, plan, accelerator)
     cache = cache_latents(options, plan.data, architecture, accelerator, report.phase)
     held_out = plan.data.validation
     held_out_cache = cache_latents(options, held_out, architecture, accelerator, report.phase) if held_out else None
@@ -129,11 +137,6 @@ def build_run(
     if processes.is_first:
         add_outputs(run, plan, trained, optimizer_name, record)
     for part in method.parts():
-        logger.info(
-            "training %s: %d modules, %s parameters, rate %g",
-            part.name,
-            part.modules,
-            f"{part.parameters:,}",
-            part.learning_rate,
-        )
+        size = f"{part.modules} modules, {part.parameters:,} parameters"
+        logger.info("training %s: %s, rate %g", part.name, size, part.learning_rate)
     return run
