@@ -264,3 +264,41 @@ def test_half_precision(settings):
     path, events = run(LORA, settings, mixed_precision="bf16", full_bf16=True, network_dim=2, save_precision="bf16")
     assert all(loss > 0 for loss in losses(events))
     assert {t.dtype for t in load_file(path).values()} == {torch.bfloat16}
+
+
+@pytest.mark.slow
+def test_one_picture_is_learnt_by_heart(settings, tmp_path):
+    """A network that starts from nothing, with the demo model's VAE, which was really trained."""
+    from PIL import Image
+
+    from test.tiny import tiny_model
+
+    picture = Image.new("RGB", (64, 64), (220, 40, 30))
+    picture.paste((20, 60, 200), (0, 0, 32, 64))
+    folder = tmp_path / "one" / "40_thing"
+    folder.mkdir(parents=True)
+    picture.save(folder / "a.png")
+    prompts = tmp_path / "prompts.txt"
+    prompts.write_text("thing --w 64 --h 64 --s 10 --l 1 --d 1\n", encoding="utf-8")
+    settings |= {
+        "pretrained_model_name_or_path": str(tiny_model("sdxl", tmp_path / "m.safetensors", layers=2)),
+        "vae": str(next((Path(__file__).parents[2] / "models" / "demo").glob("*.safetensors"))),
+        "train_data_dir": str(folder.parent), "train_batch_size": 8, "max_train_steps": 200, "learning_rate": 6e-3,
+        "lr_scheduler": "linear", "max_grad_norm": 0.0, "v_parameterization": True, "seed": 1,
+        "cache_text_encoder_outputs": True, "sample_prompts": str(prompts), "sample_sampler": "euler",
+        "sample_at_first": True, "sample_every_n_steps": 200,
+    }  # fmt: skip
+    _, events = run(FULL, settings)
+    found = losses(events)
+    assert sum(found[-10:]) < 0.7 * sum(found[:10])
+    after, before = sorted((tmp_path / "out" / "sample").iterdir())  # xl_000200 comes before xl_e000000
+    assert decibels(after, picture) > decibels(before, picture) + 6
+
+
+def decibels(path: Path, picture) -> float:
+    """How near a file comes to a picture: peak signal-to-noise ratio, dB."""
+    import numpy as np
+    from PIL import Image
+
+    difference = np.asarray(Image.open(path).convert("RGB"), float) - np.asarray(picture, float)
+    return 10 * np.log10(255**2 / (difference**2).mean())
