@@ -88,11 +88,14 @@ class AdapterNetwork(nn.Module):
         file = match_file(Path(cfg.network_weights), architecture, kind) if cfg.network_weights else None
         network = cls(settings, rates, DrawKey(seed))
         sizes = _file_sizes(file, kind) if file and cfg.dim_from_weights else _option_sizes(targets, settings)
+        # adapters of layers that nothing uses are in the file, but wait for no gradient: several devices would wait forever
+        idle = {id(module) for top in architecture.idle_modules() for module in top.modules()}
         for target in targets:
             rate = network._rates[target.part]
             keeps_frozen = file is not None and target.name in file.tensors
             if target.name in sizes and not rate.is_left_out and (rate.lr is not None or keeps_frozen):
-                network._add(kind, target, sizes[target.name], seed)
+                is_trained = rate.lr is not None and not any(id(module) in idle for module in target.modules)
+                network._add(kind, target, sizes[target.name], seed, is_trained)
         if not any(p.requires_grad for p in network.parameters()):
             where = f"{cfg.network_weights} holds nothing" if cfg.dim_from_weights else "the model has no layer"
             raise ConfigError(
@@ -163,7 +166,7 @@ class AdapterNetwork(nn.Module):
 
     def _same_rate(self, rate: PartRate) -> Iterator[tuple[str, float, list[AdapterModule]]]:
         """Name, rate and modules of what a part's adapters learn at one rate."""
-        modules = self._part_modules(rate.part)
+        modules = [m for m in self._part_modules(rate.part) if any(p.requires_grad for p in m.parameters())]
         if self.settings.blocks is None or self.settings.blocks.weights is None or rate.part != DENOISER:
             yield rate.part, rate.lr, modules
             return
@@ -222,9 +225,9 @@ class AdapterNetwork(nn.Module):
         scaled = norms * ratios
         return NormReport((ratios != 1).sum(), scaled.mean(), scaled.max())
 
-    def _add(self, kind: type[AdapterModule], target: AdapterTarget, size: Size, seed: int) -> None:
+    def _add(self, kind: type[AdapterModule], target: AdapterTarget, size: Size, seed: int, is_trained: bool) -> None:
         module = kind.build(target, size, self.settings.dropouts, self.settings.extra, self._draws, seed)
-        module.requires_grad_(self._rates[target.part].lr is not None)
+        module.requires_grad_(is_trained)
         self.add_module(target.name, module)
 
     def _load(self, file: MatchedFile) -> None:

@@ -38,6 +38,9 @@ class Shapes:
     family = StableDiffusion.family
     networks = StableDiffusion.networks
 
+    def idle_modules(self):
+        return ()
+
     def adapter_targets(self):
         networks = {name: network for name, network in self.networks.items() if network is not None}
         return StableDiffusion.adapter_targets(SimpleNamespace(networks=networks, family=self.family))

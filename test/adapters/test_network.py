@@ -12,7 +12,7 @@ from sd_scripts.models.families.sd import SD1
 from sd_scripts.models.family import Part
 from sd_scripts.models.targets import adapter_counts, same_ranks
 from test.adapters.conftest import golden, layout, options, tensor
-from test.adapters.sd_model import real_sd, run, tiny_sd
+from test.adapters.sd_model import real_sd, run, tiny_sd, tiny_sdxl
 
 LAYOUTS = {
     "sd15": {},
@@ -48,6 +48,19 @@ def test_the_count_without_torch_is_that_of_the_network(conv_dim):
     shapes = {part: {k: tuple(v.shape) for k, v in net.state_dict().items()} for part, net in networks.items()}
     found = {part.rate.part: (part.modules, part.parameters) for part in network.summary()}
     assert adapter_counts(model.family, shapes, same_ranks(8, conv_dim)) == found
+
+
+def test_adapters_of_layers_that_nothing_uses_are_kept_and_not_trained():
+    model = tiny_sdxl()
+    network = AdapterNetwork.build(model, options(network_dim=2), seed=0)
+    last = [
+        m for name, m in network.modules_by_name().items() if name.startswith("lora_te1_text_model_encoder_layers_1_")
+    ]
+    assert len(last) == 6 and not any(p.requires_grad for m in last for p in m.parameters())
+    assert all(f"{m.target.name}.lora_up.weight" in network.state_dict() for m in last)
+    run(model).square().mean().backward()
+    trained = [p for group in network.param_groups() for p in group["params"]]
+    assert all(p.requires_grad and p.grad is not None for p in trained)
 
 
 def test_gradients_reach_every_module_and_training_lowers_the_loss():
@@ -191,6 +204,9 @@ def test_max_norm_matches_golden(inputs, expected):
         family = SD1
         text_encoders = ()
         denoiser = nn.ModuleDict({"a": nn.Linear(4, 3), "b": nn.Conv2d(3, 4, 3), "c": nn.Conv2d(3, 2, 1)})
+
+        def idle_modules(self):
+            return ()
 
         def adapter_targets(self):
             from sd_scripts.models.base import AdapterTarget
