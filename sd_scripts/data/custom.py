@@ -102,12 +102,12 @@ def load_class(name: str) -> Any:
 @contextmanager
 def _from_here() -> Iterator[None]:
     """Modules of the current folder can be imported, after all others."""
-    here = str(Path.cwd())
-    sys.path.append(here)
+    before = list(sys.path)
+    sys.path.append(str(Path.cwd()))
     try:
         yield
     finally:
-        sys.path.remove(here)
+        sys.path[:] = before  # not `remove`, which would take the folder's first place where it has one already
 
 
 def _wrong(values: Any) -> str | None:

@@ -1,5 +1,6 @@
 """Pictures from a class of the user's own."""
 
+import sys
 from pathlib import Path
 
 import pytest
@@ -112,3 +113,11 @@ def test_missing_pictures_and_masks_are_named(given):
     errors = [str(problem) for problem in made.problems if problem.level == "error"]
     assert any("gone.png does not exist" in text for text in errors)
     assert any("gone mask.png does not exist" in text for text in errors)
+
+
+def test_the_search_path_stays_as_it_was(given, tmp_path, monkeypatch):
+    """Also where the current folder has its place in it already: loader processes look there too."""
+    monkeypatch.syspath_prepend(str(tmp_path))
+    before = list(sys.path)
+    given(EXAMPLE)
+    assert sys.path == before
