@@ -58,7 +58,14 @@ def test_finite_and_black():
 
 def test_out_of_memory_names_what_is_left():
     bare = out_of_memory(build(FullModelTraining, {"train_batch_size": 4}))
-    assert all(word in bare for word in ("gradient_checkpointing", "bf16", "8-bit", "train_batch_size", "fused_backward"))
-    used = {"gradient_checkpointing": True, "mixed_precision": "bf16", "optimizer_type": "AdamW8bit", "cache_latents": True}
+    assert all(
+        word in bare for word in ("gradient_checkpointing", "bf16", "8-bit", "train_batch_size", "fused_backward")
+    )
+    used = {
+        "gradient_checkpointing": True,
+        "mixed_precision": "bf16",
+        "optimizer_type": "AdamW8bit",
+        "cache_latents": True,
+    }
     assert not any(word in out_of_memory(build(NetworkTraining, used)) for word in ("bf16", "8-bit", "cache_latents"))
     assert "\n" not in bare
