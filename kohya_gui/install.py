@@ -29,6 +29,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 PROJECT = Path(__file__).resolve().parent.parent
+# The files of tests side by side; more processes would be short of memory for the models. A later -n of the user's wins.
+TESTS_IN_PARALLEL = ("-n", "auto", "--maxprocesses", "4", "--dist", "loadfile")
 REQUIREMENTS = PROJECT / "requirements.txt"
 TEST_REQUIREMENTS = PROJECT / "requirements-test.txt"
 STAMP_NAME = "kohya-installed.json"
@@ -437,7 +439,7 @@ def start(task: str, arguments: Sequence[str], venv: Path) -> int:
         print(
             "No browser for the tests: install Chromium or Chrome, or set KOHYA_TEST_BROWSER to one.", file=sys.stderr
         )
-    return hand_over([sys.executable, "-m", "pytest", *arguments])
+    return hand_over([sys.executable, "-m", "pytest", *TESTS_IN_PARALLEL, *arguments])
 
 
 def main(argv: Sequence[str]) -> int:
