@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -146,10 +147,11 @@ def fetch_state(text: str, token: str | None, client: Any) -> Path:
 
 
 def one_line(failure: BaseException, secret: str | None) -> str:
-    """The first line of a complaint, without the token."""
-    text = str(failure).strip() or type(failure).__name__
-    text = text.splitlines()[0][:300]
-    return text.replace(secret, "…") if secret else text
+    """The first line of a complaint, without the token, be it an option's or the environment's."""
+    text = (str(failure).strip() or type(failure).__name__).splitlines()[0]
+    for token in filter(None, (secret, os.environ.get("HF_TOKEN"))):
+        text = text.replace(token, "…")
+    return text[:300]
 
 
 def _tried(send: Any, path: Path) -> BaseException | None:

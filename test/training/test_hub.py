@@ -156,6 +156,8 @@ def test_a_state_is_fetched(client, tmp_path):
         fetch_state("me/dog/y-state", None, client)
 
 
-def test_messages_hide_the_secret():
+def test_messages_hide_the_secret(monkeypatch):
     assert one_line(ValueError("bad hf_1\nmore"), "hf_1") == "bad …"
     assert one_line(ValueError(), None) == "ValueError"
+    monkeypatch.setenv("HF_TOKEN", "hf_environment")
+    assert one_line(ValueError("bad hf_environment, hf_1"), "hf_1") == "bad …, …"
