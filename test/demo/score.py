@@ -77,6 +77,7 @@ def load(path: Path, loras: Iterable[Path] = ()) -> Architecture:
     from sd_scripts.models.registry import load_architecture
 
     options = SimpleNamespace(
+        weighted_captions=False,
         vae=None, v2=False, v_parameterization=False, clip_skip=None, max_token_length=None, no_half_vae=False,
         disable_mmap_load_safetensors=False,
     )  # fmt: skip

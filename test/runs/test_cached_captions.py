@@ -135,22 +135,25 @@ def test_sample_pictures_are_the_same(settings, tmp_path):
 
 
 def test_the_text_encoder_is_freed(settings, monkeypatch):
+    from transformers import CLIPTextModel
+
     from sd_scripts.training import loop, session
 
-    alive = []
+    alive: list[int] = []
+
+    def count() -> int:
+        gc.collect()
+        return sum(isinstance(found, CLIPTextModel) for found in gc.get_objects())
 
     def fit(run):
-        gc.collect()
-        from transformers import CLIPTextModel
-
-        alive.append([type(o) for o in gc.get_objects() if isinstance(o, CLIPTextModel)])
+        alive.append(count() - before)
         return loop.fit(run)
 
+    before = count()  # other tests may have left some
     monkeypatch.setattr(session, "fit", fit)
     run(settings, max_train_steps=1)
     run(settings, max_train_steps=1, **TEXT["memory"])
-    assert len(alive[0]) == 1
-    assert alive[1] == []
+    assert alive == [1, 0]
 
 
 def test_kept_text_adapters_act_on_what_is_cached(settings, tmp_path):
