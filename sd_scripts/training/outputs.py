@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from sd_scripts.errors import UserError
 from sd_scripts.training.disk import CannotSave, bytes_when_saved, require_space
+from sd_scripts.training.guards import NotFinite
 from sd_scripts.training.hub import Uploader, make_client
 from sd_scripts.training.model_writer import ModelWriter
 from sd_scripts.training.samples import SampleDrawer
@@ -59,6 +60,8 @@ class Outputs:
         """As `write_model`; where the disk is full, the weights are kept somewhere else before the run fails."""
         try:
             self.write_model(path)
+        except NotFinite:
+            raise
         except UserError as failure:
             raise CannotSave(f"{failure}{self._kept_elsewhere(path)}") from failure
 

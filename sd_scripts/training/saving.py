@@ -9,6 +9,7 @@ from pathlib import Path
 
 from sd_scripts.errors import UserError
 from sd_scripts.options.output import Saving
+from sd_scripts.training.guards import NotFinite
 from sd_scripts.training.steps import Steps, save_interval_epochs
 
 
@@ -120,6 +121,8 @@ class Saver:
             self._write_model(model)
             if state is not None:
                 self._write_state(state)
+        except NotFinite:  # found while the last losses were fetched for the file: no fault of the disk's
+            raise
         except UserError as failure:
             if self._options.on_save_error == "stop":
                 raise
