@@ -13,7 +13,9 @@ import psutil
 import pytest
 
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # before torch: tests start trainers beside themselves
-os.environ.setdefault("OMP_NUM_THREADS", "1")  # bit for bit the same, however busy the cores; files of tests run side by side
+os.environ.setdefault(
+    "OMP_NUM_THREADS", "1"
+)  # bit for bit the same, however busy the cores; files of tests run side by side
 ROOT = Path(__file__).resolve().parents[1]
 
 

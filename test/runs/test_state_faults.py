@@ -47,9 +47,12 @@ def test_damaged_state(settings, state, tmp_path, damage):  # noqa: F811
     assert "\n" not in str(caught.value)
 
 
-def test_rates_of_the_state_are_kept_and_said(settings, state, tmp_path):  # noqa: F811
-    _, events = run(settings, output_dir=str(tmp_path / "again"), resume=str(state), learning_rate=1e-5)
-    assert any("rates of the state are kept" in event["message"] for event in events if event["type"] == "warning")
+@pytest.mark.parametrize(("choice", "are_new"), [("settings", True), ("state", False)])
+def test_whose_rates_act_after_a_resume_is_a_choice(settings, state, tmp_path, choice, are_new):  # noqa: F811
+    changed = {"learning_rate": 1e-5, "resume_learning_rate": choice}
+    _, events = run(settings, output_dir=str(tmp_path / "again"), resume=str(state), **changed)
+    rates = {rate for event in events if event["type"] == "step" for rate in event["lr"].values()}
+    assert rates and all((rate == pytest.approx(1e-5)) is are_new for rate in rates)
 
 
 def test_run_folder_of_another_run_is_refused(settings, tmp_path):  # noqa: F811
