@@ -78,18 +78,6 @@ def _bucket(plan: DataPlan, group: BucketGroup) -> dict[str, Any]:
     }
 
 
-def picture_table(plan: DataPlan) -> Iterator[dict[str, Any]]:
-    """For each picture its size, bucket, scale and how many pixels of the scaled picture are cut off."""
-    for sample in plan.samples:
-        yield {
-            "path": shown(sample.path),
-            "size": list(sample.size),
-            "bucket": list(sample.bucket),
-            "scale": round(sample.fit.scale(sample.size), 4),
-            "cut": list(sample.fit.cut),
-        }
-
-
 def lines(plan: DataPlan) -> Iterator[str]:
     """See `DataPlan.lines`."""
     told = summary(plan, None, 0)

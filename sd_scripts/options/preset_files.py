@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from sd_scripts.errors import UserError
+from sd_scripts.options.build import NO_OPTIONS
 from sd_scripts.options.families import FAMILIES, MODEL_FAMILY
 from sd_scripts.options.gui_presets import convert, form_keys, keys_of, known, omitted
 from sd_scripts.options.gui_presets.fields import METHOD_LABELS
@@ -29,10 +30,6 @@ FileKind = Literal["settings_toml", "settings_json", "gui_json"]
 MAX_KEYS = 2000  # five times what the largest form has
 MAX_SECTIONS = 16  # levels of objects in objects
 _IMAGE_ENTRY = {"caption", "tags", "image_size", "train_resolution"}  # of a metadata file of pictures
-_NO_OPTION = {  # what the known GUI writes into its TOML files although no trainer has it
-    "epoch": "max_train_epochs and max_train_steps decide the length",
-    "noise_offset_type": "the kinds of noise that are set act",
-}
 _METHODS = (  # the first of which an option is there
     ("lllite", ("cond_emb_dim", "lllite_mlp_dim")),
     ("leco", ("prompts_file", "max_denoising_steps")),
@@ -152,8 +149,8 @@ def _of_options(path: Path, kind: FileKind, content: Mapping[str, Any], findings
     for key, value in content.items():
         if key == MODEL_FAMILY:
             continue
-        if key in _NO_OPTION:
-            findings.append(Finding("ignored", key, f"{shown(value)} is not used: {_NO_OPTION[key]}"))
+        if key in NO_OPTIONS:
+            findings.append(Finding("ignored", key, f"{shown(value)} is not used: {NO_OPTIONS[key]}"))
             continue
         key = _current_name(key, findings)
         spec = known.options_by_name().get(key)

@@ -10,7 +10,6 @@ from accelerate import Accelerator
 from accelerate.utils import DistributedType
 
 from sd_scripts.data.loader import Loader
-from sd_scripts.garbage import resume_collection
 from sd_scripts.methods.registry import METHODS
 from sd_scripts.models.base import Architecture
 from sd_scripts.models.noise_schedule import NoiseSchedule
@@ -55,7 +54,6 @@ def load_model(recipe: Recipe, options: TrainingOptions, plan: Plan, accelerator
     )
     place = loading_device(options, plan.model.architecture, accelerator.device)
     architecture = load_architecture(options, plan.model, place, dtype)
-    resume_collection()
     use_at(architecture, accelerator.device)
     if options.vae_chunk_size:
         use_tiles(architecture.vae, options.vae_chunk_size, architecture.latent.downscale)
